@@ -1,0 +1,1 @@
+"""Rota: the background scheduler for AI applications."""

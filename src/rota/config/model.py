@@ -1,0 +1,163 @@
+"""The configuration of one process: checked, frozen, and able to say where each value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rota.clock import HOUR, SECOND, Millis, format_duration
+from rota.config.urls import is_local, masked, scheme_of
+from rota.core.task_type import TaskType, setting_name
+from rota.errors import InvalidConfig
+from rota.keys import UserKeyConfig
+
+__all__ = ["SETTINGS", "TASKS", "USER_KEY", "Config", "Row", "default_database", "warn_of_split"]
+
+USER_KEY: Final = "scheduler.user_key_config"
+TASKS: Final = "scheduler.tasks"
+
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "store": "store_url",
+        "database": "database_url",
+        "bus": "bus_url",
+        "timezone": "timezone",
+        "lease": "lease_ms",
+        "sweep_interval": "sweep_ms",
+        "scheduler.enabled": "enabled",
+        "scheduler.executor.check_interval": "check_interval_ms",
+        "scheduler.executor.max_concurrent": "max_concurrent",
+    }
+)
+"""The path of every single setting, and the attribute of `Config` that holds it."""
+
+
+class Row(NamedTuple):
+    """One line of `rota config show`."""
+
+    path: str
+    value: str
+    source: str
+
+
+def default_database(store_url: str) -> str:
+    """Where records beside the tasks go: into the store if it is a database, else into a file of their own."""
+    if scheme_of(store_url) in ("sqlite", "postgresql"):
+        return store_url
+    return "sqlite:///:memory:" if scheme_of(store_url) == "memory" else "sqlite:///rota.db"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings. `load_config` makes one from a file, the environment and flags."""
+
+    store_url: str = "sqlite:///rota.db"
+    database_url: str = "sqlite:///rota.db"
+    bus_url: str = "local://"
+    timezone: str = "UTC"
+    enabled: bool = True
+    user_key: UserKeyConfig = field(default_factory=UserKeyConfig)
+    check_interval_ms: Millis = 10 * SECOND
+    max_concurrent: int = 5
+    lease_ms: Millis = 10 * SECOND
+    sweep_ms: Millis = 1 * SECOND
+    tasks: Mapping[str, TaskType] = field(default_factory=lambda: MappingProxyType({}))
+    warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    def __repr__(self) -> str:
+        # The generated one would print the passwords in the URLs.
+        return f"Config(store_url={masked(self.store_url)!r}, tasks={list(self.tasks)})"
+
+    def problems(self) -> list[str]:
+        """Every impossible value among the settings of the process, one sentence each."""
+        return [self._sentence(path, advice) for path, holds, advice in _RULES if not holds(self)]
+
+    def validate(self) -> None:
+        """Raise `InvalidConfig` with every problem, those of the task types included, if there is one."""
+        found = self.problems()
+        for name, task_type in self.tasks.items():
+            found += task_type.problems(f"{TASKS}.{name}", self.sources)
+        if found:
+            raise InvalidConfig(" ".join(found))
+
+    def rows(self) -> list[Row]:
+        """Every setting with its value and its source; passwords are hidden."""
+        return [Row(path, masked(value), self.sources.get(path, "default")) for path, value in self._values()]
+
+    def _sentence(self, path: str, advice: str) -> str:
+        attribute = SETTINGS[path]
+        source = self.sources.get(path, "default")
+        return f"{path} is {_shown(attribute, getattr(self, attribute))} ({source}). {advice}"
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        for path, attribute in SETTINGS.items():
+            yield path, _shown(attribute, getattr(self, attribute))
+        for item in fields(self.user_key):
+            yield f"{USER_KEY}.{item.name}", _shown(item.name, getattr(self.user_key, item.name))
+        for name, task_type in self.tasks.items():
+            yield from _struct_values(f"{TASKS}.{name}", task_type)
+
+
+_RULES: Final[tuple[tuple[str, Callable[[Config], bool], str], ...]] = (
+    (
+        "lease",
+        lambda c: 3 * SECOND <= c.lease_ms <= HOUR,
+        "An instance lets go 2 s before its lease ends, so it needs 3s to 1h. Use '10s'.",
+    ),
+    (
+        "sweep_interval",
+        lambda c: SECOND // 10 <= c.sweep_ms <= c.lease_ms,
+        "Use 100ms up to the lease; '1s' is usual.",
+    ),
+    (
+        "scheduler.executor.check_interval",
+        lambda c: SECOND // 10 <= c.check_interval_ms <= HOUR,
+        "Use 100ms to 1h. It is only the safety net: due tasks start at once.",
+    ),
+    (
+        "scheduler.executor.max_concurrent",
+        lambda c: 1 <= c.max_concurrent <= 10_000,
+        "Use 1 to 10000, or set scheduler.enabled: false to run nothing.",
+    ),
+)
+
+
+def warn_of_split(config: Config) -> Iterator[str]:
+    """A warning if instances share the tasks, but each would keep its own batches, outbox and tokens."""
+    if is_local(config.store_url) or not is_local(config.database_url):
+        return
+    yield (
+        f"The store {masked(config.store_url)} is shared, but the database {masked(config.database_url)} is a file of"
+        " this host: other instances will not see its batches, events and tokens. Set `database` to postgresql://..."
+    )
+
+
+_UNSET: Final[Mapping[str, str]] = {"max_wait_ms": "4 x interval", "concurrency": "max_concurrent"}
+
+
+def _struct_values(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, str]]:
+    for name in struct.__struct_fields__:
+        value: object = getattr(struct, name)
+        below = f"{path}.{setting_name(name)}"
+        if isinstance(value, msgspec.Struct):
+            yield from _struct_values(below, value)
+        elif isinstance(struct, TaskType) and name == "options":
+            for option, setting in struct.options.items():
+                yield f"{path}.{option}", _shown(option, setting)
+        elif name != "name":
+            yield below, _shown(name, value)
+
+
+def _shown(name: str, value: object) -> str:
+    if value is None:
+        return _UNSET.get(name, "none")
+    if name.endswith("_ms") and isinstance(value, int):
+        return format_duration(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType] -- only printed

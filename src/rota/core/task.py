@@ -1,0 +1,346 @@
+"""The values that the engine moves about: a task, its past, one run of it, and what a caller asks for.
+
+All of them are frozen. Only `core/lifecycle.py` makes a new `Task` out of an old one.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from rota.clock import Instant, Millis
+from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger
+
+__all__ = [
+    "NO_PAST",
+    "Activity",
+    "Change",
+    "Entry",
+    "Event",
+    "Identity",
+    "Lease",
+    "NewTask",
+    "Past",
+    "Renewal",
+    "RunRecord",
+    "RunStatus",
+    "Settlement",
+    "Task",
+    "TaskStatus",
+    "Want",
+    "policy_of",
+]
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands. A task that was never made, or was purged, has no status: it is absent."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the identity is taken: work is waiting, held back or under way."""
+        return self in _LIVE
+
+
+_LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSED})
+
+
+class Want(StrEnum):
+    """What somebody asked of a task while it was running; it takes effect when the run ends."""
+
+    NONE = "none"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class Event(StrEnum):
+    """Everything that can happen to a task. The same word names the store's verb."""
+
+    SCHEDULE = "schedule"
+    UPDATE = "update"
+    TOUCH = "touch"
+    CLAIM = "claim"
+    RENEW = "renew"
+    COMPLETE = "complete"
+    DISCARD = "discard"
+    RETRY = "retry"
+    FAIL = "fail"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    REAP = "reap"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RUN_NOW = "run_now"
+    REDRIVE = "redrive"
+    END = "end"
+    PURGE = "purge"
+
+
+class RunStatus(StrEnum):
+    """How one run, or one nominal fire that never ran, ended."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    LOST = "lost"
+    SKIPPED = "skipped"
+    COALESCED = "coalesced"
+
+
+class Identity(NamedTuple):
+    """What makes two requests the same task."""
+
+    task_type: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.task_type}/{self.key}"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One identity's live or finished work.
+
+    `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire it waits for and `fire_at`
+    the one being run or retried; the due time differs from it by jitter, back-off or a manual run.
+    """
+
+    task_type: str
+    key: str
+    status: TaskStatus
+    scheduled_at: Instant
+    created_at: Instant
+    updated_at: Instant
+
+    user_id: str | None = None
+    device_id: str | None = None
+    agent_id: str | None = None
+    owner: str | None = None
+    payload: str | None = None
+    priority: int = 5
+    serial: str | None = None
+    permits: int = 1
+    cost: int = 1
+    parked: bool = False
+
+    trigger: str | None = None
+    policy: str | None = None
+    version: int = 1
+    fire_at: Instant | None = None
+    next_fire: Instant | None = None
+    fires_run: int = 0
+    max_runs: int | None = None
+    expires_at: Instant | None = None
+    manual: bool = False
+
+    first_activity_at: Instant | None = None
+    last_activity_at: Instant | None = None
+    coalesced: int = 0
+    dirty: bool = False
+    want: Want = Want.NONE
+
+    token: int = 0
+    lease_until: Instant | None = None
+    instance: str | None = None
+    claim_id: str | None = None
+    claimed_at: Instant | None = None
+    claimed_version: int = 0
+    last_token: int = 0
+    last_outcome: Event | None = None
+
+    attempt: int = 0
+    errors: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+
+    finished_at: Instant | None = None
+    purge_at: Instant | None = None
+    reason: str | None = None
+    error: str | None = None
+    result: str | None = None
+    progress: str | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+    @property
+    def series(self) -> AnyTrigger | None:
+        """The trigger that makes this task due again and again, or None."""
+        if self.trigger is None:
+            return None
+        trigger = decode_trigger(self.trigger)
+        return trigger if isinstance(trigger, Cron | Interval) else None
+
+    @property
+    def is_recurring(self) -> bool:
+        return self.series is not None
+
+    @property
+    def series_policy(self) -> Policy:
+        return policy_of(self.policy)
+
+
+@lru_cache(maxsize=1024)
+def policy_of(text: str | None) -> Policy:
+    """The series policy as it stands in a record; nothing written means the defaults."""
+    return Policy() if text is None else msgspec.json.decode(text, type=Policy)
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What is remembered of an identity after its task was purged: the cooldown, the breaker, the last claim."""
+
+    last_exec_at: Instant | None = None
+    fail_count: int = 0
+    fail_until: Instant | None = None
+    last_claimed_at: Instant | None = None
+    forget_at: Instant | None = None
+
+
+NO_PAST = Past()
+
+
+class Entry(NamedTuple):
+    """All that a store knows of one identity."""
+
+    task: Task | None
+    past: Past
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt, or one range of nominal fires that were not run one by one. `run_id` is given by the store."""
+
+    task_type: str
+    key: str
+    status: RunStatus
+    started_at: Instant
+    run_id: str = ""
+    user_id: str | None = None
+    trigger_mode: str = "user_activity"
+    fire_at: Instant | None = None
+    last_fire_at: Instant | None = None
+    fires: int = 1
+    duration_ms: Millis = 0
+    attempt: int = 0
+    token: int = 0
+    instance: str | None = None
+    reason: str | None = None
+    result: str | None = None
+    error: str | None = None
+
+
+class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task to be made. Without a trigger it is due at `scheduled_at`, or at once.
+
+    `replace` says what happens when the identity is already live: keep it (False) or update it (True, an upsert).
+    `owner_limit` bounds the live schedules of `owner` in this type.
+    """
+
+    task_type: str
+    key: str
+    trigger: str | None = None
+    policy: str | None = None
+    scheduled_at: Instant | None = None
+    payload: str | None = None
+    priority: int | None = None
+    serial: str | None = None
+    permits: int = 1
+    cost: int = 1
+    owner: str | None = None
+    owner_limit: int | None = None
+    user_id: str | None = None
+    device_id: str | None = None
+    agent_id: str | None = None
+    max_runs: int | None = None
+    expires_at: Instant | None = None
+    replace: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """New values for a live task; UNSET leaves a field as it is."""
+
+    task_type: str
+    key: str
+    trigger: str | msgspec.UnsetType = msgspec.UNSET
+    policy: str | None | msgspec.UnsetType = msgspec.UNSET
+    scheduled_at: Instant | msgspec.UnsetType = msgspec.UNSET
+    payload: str | None | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    max_runs: int | None | msgspec.UnsetType = msgspec.UNSET
+    expires_at: Instant | None | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """A user did something. `at` is when, if that was not now (a spooled touch)."""
+
+    task_type: str
+    key: str
+    user_id: str
+    device_id: str | None = None
+    agent_id: str | None = None
+    at: Instant | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class Lease(NamedTuple):
+    """The right to run one task until an instant, under a token that is never used again."""
+
+    token: int
+    until: Instant
+    instance: str
+    claim_id: str
+
+
+class Renewal(NamedTuple):
+    """A running task's request to keep its lease, with the progress it has made since the last one."""
+
+    task_type: str
+    key: str
+    token: int
+    progress: str | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended: one of complete, discard, retry, fail, snooze, release.
+
+    `after_ms` is the delay that the handler asked for (Retry, Snooze); `chance` in [0, 1) is the luck of the draw for
+    the back-off's jitter, so that the store itself draws nothing.
+    """
+
+    task_type: str
+    key: str
+    token: int
+    event: Event
+    duration_ms: Millis = 0
+    reason: str | None = None
+    error: str | None = None
+    result: str | None = None
+    after_ms: Millis | None = None
+    chance: float = 0.5
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)

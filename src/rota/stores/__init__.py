@@ -1,0 +1,63 @@
+"""Stores: where tasks live. `open_store` picks the engine that a URL names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Final
+
+from rota.clock import Clock
+from rota.config.urls import STORE_SCHEMES, check_url, masked, scheme_of
+from rota.errors import InvalidConfig
+from rota.stores.base import Store
+
+__all__ = ["open_store"]
+
+
+def open_store(url: str, clock: Clock | None = None) -> Store:
+    """The store that a URL names, not yet connected: `await store.open()` does that.
+
+    memory://, sqlite:///rota.db or postgresql://user@host/name. Engines are imported when they are asked for.
+    """
+    try:
+        check_url(url, STORE_SCHEMES)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"The store {masked(url)!r} cannot be used. {error}") from None
+    return _MAKERS.get(scheme_of(url), _no_redis)(url, clock)
+
+
+def _memory(url: str, clock: Clock | None) -> Store:
+    from rota.stores.memory import MemoryStore
+
+    if url != "memory://":
+        raise InvalidConfig(f"The store {masked(url)!r} cannot be used. Memory has no address: write 'memory://'.")
+    return MemoryStore(clock)
+
+
+def _sql(url: str, clock: Clock | None) -> Store:
+    from rota.stores.sql.store import SqlStore
+
+    return SqlStore(url, clock=clock)
+
+
+def _postgresql(url: str, clock: Clock | None) -> Store:
+    if find_spec("psycopg") is None:
+        raise InvalidConfig(
+            f"The store {masked(url)!r} needs the PostgreSQL driver, which is not installed."
+            " Run: pip install 'rota[postgres]'"
+        )
+    return _sql(url, clock)
+
+
+def _no_redis(url: str, clock: Clock | None) -> Store:
+    raise InvalidConfig(
+        f"The store {masked(url)!r} cannot be used: Redis is not in this version of Rota."
+        " Use 'sqlite:///rota.db' on one host, or 'postgresql://...' for several."
+    )
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, Clock | None], Store]]] = {
+    "memory": _memory,
+    "sqlite": _sql,
+    "postgresql": _postgresql,
+}

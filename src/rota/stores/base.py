@@ -1,0 +1,371 @@
+"""The store contract: one verb per event, batch-first, every step atomic.
+
+A store keeps tasks, their past, the types and the run log, and its own clock rules (law 7). Lists go in, answers come
+back in the same order, one per item. `now` is None in production (the store's clock) and an instant in tests.
+
+What holds for every verb:
+
+- An item is written whole or not at all, together with its run records, counters and the next due time.
+- Two items of one identity in one call apply in order.
+- A store that cannot answer raises `StoreUnavailable`; an empty answer always means that there is nothing.
+- Every write-back (`renew`, `settle`) carries a token and changes nothing if the token is not the current one.
+
+`renew` blocks and may be called from any thread: the heartbeat runs beside the event loop, so that a handler that
+blocks the loop keeps its lease. Everything else is awaited on the loop that opened the store.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.clock import Instant, Millis
+from rota.core.outcome import Reply, Scheduled, Touched
+from rota.core.task import (
+    Activity,
+    Change,
+    Event,
+    Identity,
+    NewTask,
+    Renewal,
+    RunRecord,
+    RunStatus,
+    Settlement,
+    Task,
+    TaskStatus,
+)
+from rota.core.task_type import TaskType
+
+__all__ = [
+    "DEFAULT_PAGE",
+    "MAX_GROUP",
+    "MAX_GROUP_BYTES",
+    "MAX_PAGE",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_PROGRESS_BYTES",
+    "MAX_TEXT",
+    "Beat",
+    "ClaimRequest",
+    "Claimed",
+    "Counts",
+    "Instance",
+    "Page",
+    "Purged",
+    "RunQuery",
+    "Store",
+    "Taken",
+    "TaskQuery",
+    "Tick",
+    "TypeRecord",
+]
+
+T = TypeVar("T")
+
+MAX_GROUP = 200
+MAX_GROUP_BYTES = 1_048_576
+MAX_PAYLOAD_BYTES = 262_144
+MAX_PROGRESS_BYTES = 4_096
+MAX_TEXT = 2_000
+"""Characters of a result summary or an error message that are kept."""
+MAX_PAGE = 1_000
+DEFAULT_PAGE = 50
+
+
+class TypeRecord(msgspec.Struct, frozen=True):
+    """A type as the store holds it: what the configuration says, and what an operator has overridden."""
+
+    task_type: TaskType
+    overrides: Mapping[str, bool] = {}
+
+    @property
+    def enabled(self) -> bool:
+        """Configuration AND override: an operator can switch off what the configuration allows, not the reverse."""
+        return self.task_type.enabled and self.overrides.get("enabled", True)
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants how many tasks of which types. Types are served in the order given.
+
+    `lease_ms` None takes each type's timeout as its lease: work claimed by hand is renewed by nobody.
+    """
+
+    wants: Sequence[tuple[str, int]]
+    instance: str
+    claim_id: str
+    lease_ms: Millis | None
+    exclude: frozenset[Identity] = frozenset()
+
+
+class Claimed(NamedTuple):
+    """The running tasks, in rank order within each type, and when the next of these types is due."""
+
+    tasks: list[Task]
+    next_due_at: Instant | None
+    now: Instant
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance's sign of life. The incarnation is new with every start; a host name is only a label."""
+
+    instance: str
+    host: str = ""
+    pid: int = 0
+    started_at: Instant = 0
+    types: tuple[str, ...] = ()
+    running: int = 0
+    lease_ms: Millis = 10_000
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance as the others see it."""
+
+    beat: Beat
+    seen_at: Instant
+
+
+class Tick(NamedTuple):
+    """What one tick found: tasks taken back from the dead, and when the next one is due.
+
+    `extended` counts the leases that were prolonged instead, because nobody had swept for a while.
+    """
+
+    reaped: list[Task]
+    extended: int
+    next_due_at: Instant | None
+    now: Instant
+
+
+class Purged(NamedTuple):
+    """What one pass of the pruner removed or ended."""
+
+    ended: int
+    purged: int
+    forgotten: int
+    runs: int
+
+
+class Taken(NamedTuple):
+    """The answer of a token bucket: how much was granted, and how long to wait for the rest."""
+
+    granted: int
+    retry_after_ms: Millis
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Kept counters of one type: how many tasks are in each state now, and running totals."""
+
+    pending: int = 0
+    running: int = 0
+    paused: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    created_total: int = 0
+    coalesced_total: int = 0
+    succeeded_total: int = 0
+    errored_total: int = 0
+    lost_total: int = 0
+
+
+class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks to list, in (type, key) order. `cursor` is what the last page ended with."""
+
+    task_type: str | None = None
+    status: TaskStatus | None = None
+    user_id: str | None = None
+    owner: str | None = None
+    cursor: str | None = None
+    limit: int = DEFAULT_PAGE
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run records to list, newest first."""
+
+    task_type: str | None = None
+    key: str | None = None
+    status: RunStatus | None = None
+    user_id: str | None = None
+    run_id: str | None = None
+    cursor: str | None = None
+    limit: int = DEFAULT_PAGE
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a list, and the cursor of the next one (None at the end)."""
+
+    items: list[T]
+    cursor: str | None
+
+
+class Store(ABC):
+    """Where tasks live. See the module's docstring for what holds for every verb."""
+
+    url: str
+
+    # --- coming and going ---
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, bring the schema up to date, refuse a newer major version (`SchemaMismatch`)."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish the groups in flight and let go of everything. Closing twice is harmless."""
+
+    @abstractmethod
+    async def now(self) -> Instant:
+        """The store's clock."""
+
+    # --- types ---
+
+    @abstractmethod
+    async def put_types(self, types: Sequence[TaskType]) -> list[TypeRecord]:
+        """Register types. Config with an older `version` never overwrites newer; overrides are kept."""
+
+    @abstractmethod
+    async def list_types(self) -> list[TypeRecord]:
+        """All registered types, by name."""
+
+    @abstractmethod
+    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+        """Set an operator's overrides, which survive restarts; None clears one. Unknown: `UnknownTaskType`."""
+
+    # --- making work ---
+
+    @abstractmethod
+    async def schedule(self, tasks: Sequence[NewTask], *, now: Instant | None = None) -> list[Scheduled]:
+        """absent, completed, failed, cancelled -> pending.
+
+        A live identity is kept (`exists`) or, with `replace`, updated. Guards: the type is enabled, not full, and the
+        owner within its limit. The check and the write are one step. Unknown type: `UnknownTaskType`, before any write.
+        """
+
+    @abstractmethod
+    async def touch(self, activities: Sequence[Activity], *, now: Instant | None = None) -> list[Touched]:
+        """A user was active: every check of `core/activity.py` and its effect, in one step."""
+
+    @abstractmethod
+    async def update(self, changes: Sequence[Change], *, now: Instant | None = None) -> list[Reply]:
+        """pending, paused, running -> same, with new values and `version` + 1."""
+
+    # --- running it ---
+
+    @abstractmethod
+    async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+        """pending -> running: due, in rank order, within rate and serial limits.
+
+        Status, lease, token and the missed fires' records are one step. A due task whose serial is busy is parked.
+        """
+
+    @abstractmethod
+    async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
+        """Release whatever a claim took whose reply was lost: running -> pending, counted nowhere."""
+
+    @abstractmethod
+    def renew(
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
+    ) -> list[Reply]:
+        """running -> running: leases end `lease_ms` from now. Answers ok, stale, or cancel. Blocking, any thread."""
+
+    @abstractmethod
+    async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
+        """running -> wherever leaving leads (complete, discard, retry, fail, snooze, release).
+
+        Guard: the token. The run's record, the counters, the next due time and the un-parking of whoever waited for
+        the serial are one step. Answers ok, already (the same settle again) or stale.
+        """
+
+    # --- what people ask for ---
+
+    @abstractmethod
+    async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """One of the operator's events on each task; the named verbs below are the way to call it."""
+
+    async def pause(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """pending -> paused; running: when the run ends."""
+        return await self.ask(Event.PAUSE, identities, now=now)
+
+    async def resume(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """paused -> pending, at a fire that lies ahead; running: the wish to pause is taken back."""
+        return await self.ask(Event.RESUME, identities, now=now)
+
+    async def cancel(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """pending, paused -> cancelled; running: the handler is told within one renewal."""
+        return await self.ask(Event.CANCEL, identities, now=now)
+
+    async def run_now(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """pending, paused, completed, failed -> pending, due now; the series is not shifted."""
+        return await self.ask(Event.RUN_NOW, identities, now=now)
+
+    async def redrive(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """failed -> pending, with fresh counts."""
+        return await self.ask(Event.REDRIVE, identities, now=now)
+
+    async def end(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """pending, paused -> completed."""
+        return await self.ask(Event.END, identities, now=now)
+
+    async def purge(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        """completed, failed, cancelled -> absent."""
+        return await self.ask(Event.PURGE, identities, now=now)
+
+    # --- duties ---
+
+    @abstractmethod
+    async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
+        """Sign of life, sweep and next due time in one call.
+
+        running -> wherever leaving leads, for every lease that has run out by the store's clock. If nobody ticked for
+        more than half a lease (an outage, a suspended host), every lease is extended once and nothing is reaped.
+        """
+
+    @abstractmethod
+    async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
+        """End what has expired, purge what is past its retention, forget pasts and run records that are too old."""
+
+    @abstractmethod
+    async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
+        """Hand completions to the types that come after them; how many were handed on. Idempotent."""
+
+    @abstractmethod
+    async def wait(self, timeout_ms: Millis) -> bool:
+        """Until something may be due earlier than was known, at most `timeout_ms`. True if poked."""
+
+    @abstractmethod
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None
+    ) -> Taken:
+        """Take from a token bucket, all or nothing; a negative amount gives back. More than `burst`: refused."""
+
+    @abstractmethod
+    async def leave(self, instance: str) -> None:
+        """An instance says goodbye: it is no longer listed."""
+
+    # --- looking ---
+
+    @abstractmethod
+    async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
+        """The tasks, None where there is none."""
+
+    @abstractmethod
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        """A page of tasks."""
+
+    @abstractmethod
+    async def runs(self, query: RunQuery) -> Page[RunRecord]:
+        """A page of run records, newest first."""
+
+    @abstractmethod
+    async def counts(self) -> dict[str, Counts]:
+        """The kept counters by type: never a scan."""
+
+    @abstractmethod
+    async def instances(self) -> list[Instance]:
+        """Every instance that has ticked and not said goodbye."""
+
+    @abstractmethod
+    async def reset_breaker(self, identities: Sequence[Identity]) -> None:
+        """An operator has looked: the failures in a row are forgotten."""

@@ -1,0 +1,136 @@
+"""Group commit, in one place for all stores.
+
+Calls that arrive while a group is in flight form the next one. There is no timer: a lone caller waits for nothing, and
+a thousand callers share a handful of transactions. A group has a limit in items and in bytes.
+
+Cancelling a caller never cancels its group: the others in it have been promised an answer, and a write that is half
+read from a socket poisons the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from rota.errors import StoreUnavailable
+from rota.stores.base import MAX_GROUP, MAX_GROUP_BYTES
+
+__all__ = ["Batcher"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class _Call(Generic[Item, Result]):
+    __slots__ = ("future", "items", "size")
+
+    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]]) -> None:
+        self.items = items
+        self.size = size
+        self.future = future
+
+
+class Batcher(Generic[Item, Result]):
+    """Runs one verb for many callers at a time.
+
+    `run` is given the items of a group and returns one result per item; a result that is an exception is raised in
+    the caller that brought the item, and in no other.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Awaitable[list[Result | Exception]]],
+        size_of: Callable[[Item], int],
+        *,
+        in_flight: int = 1,
+    ) -> None:
+        self._run = run
+        self._size_of = size_of
+        self._in_flight = in_flight
+        self._waiting: deque[_Call[Item, Result]] = deque()
+        self._groups: set[asyncio.Task[None]] = set()
+
+    async def submit(self, items: Sequence[Item], timeout: float) -> list[Result]:
+        """The results of these items, in order. More than a group's worth is split, each part atomic by itself."""
+        if len(items) <= MAX_GROUP:
+            return await self._submit(items, timeout)
+        results: list[Result] = []
+        for start in range(0, len(items), MAX_GROUP):
+            results += await self._submit(items[start : start + MAX_GROUP], timeout)
+        return results
+
+    async def _submit(self, items: Sequence[Item], timeout: float) -> list[Result]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[Result]] = loop.create_future()
+        size_of = self._size_of
+        size = size_of(items[0]) if len(items) == 1 else sum(map(size_of, items))
+        self._waiting.append(_Call(items, size, future))
+        self._start_groups()
+        timer = loop.call_later(timeout, _give_up, future, timeout)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    async def drain(self) -> None:
+        """Until everything that was submitted has been answered."""
+        while self._groups:
+            await asyncio.wait(self._groups)
+
+    def _start_groups(self) -> None:
+        while self._waiting and len(self._groups) < self._in_flight:
+            group = asyncio.get_running_loop().create_task(self._run_group(self._next_group()))
+            self._groups.add(group)
+            group.add_done_callback(self._group_is_done)
+
+    def _group_is_done(self, group: asyncio.Task[None]) -> None:
+        self._groups.discard(group)
+        self._start_groups()
+
+    def _next_group(self) -> list[_Call[Item, Result]]:
+        calls: list[_Call[Item, Result]] = []
+        items = size = 0
+        while self._waiting:
+            call = self._waiting[0]
+            if calls and (items + len(call.items) > MAX_GROUP or size + call.size > MAX_GROUP_BYTES):
+                break
+            calls.append(self._waiting.popleft())
+            items += len(call.items)
+            size += call.size
+        return calls
+
+    async def _run_group(self, calls: list[_Call[Item, Result]]) -> None:
+        items = [item for call in calls for item in call.items]
+        try:
+            results = await self._run(items)
+        except Exception as error:
+            for call in calls:
+                if not call.future.done():
+                    call.future.set_exception(error)
+            return
+        start = 0
+        for call in calls:
+            end = start + len(call.items)
+            _answer(call.future, results[start:end])
+            start = end
+
+
+def _answer(future: asyncio.Future[list[Result]], results: list[Result | Exception]) -> None:
+    if future.done():
+        return
+    answers: list[Result] = []
+    for result in results:
+        if isinstance(result, Exception):
+            future.set_exception(result)
+            return
+        answers.append(result)
+    future.set_result(answers)
+
+
+def _give_up(future: asyncio.Future[list[Result]], timeout: float) -> None:
+    if not future.done():
+        future.set_exception(
+            StoreUnavailable(f"The store did not answer within {timeout:g} s. Whether the call took effect is not known.")
+        )

@@ -1,0 +1,133 @@
+"""What an item must satisfy before it may join a group.
+
+Everything is checked before the first write, so that one bad item fails alone and never spoils its neighbours' group.
+"""
+
+from __future__ import annotations
+
+from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement
+from rota.errors import InvalidInput, LimitExceeded
+from rota.keys import MAX_KEY_BYTES, check_task_type
+from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES
+
+__all__ = [
+    "check_activity",
+    "check_change",
+    "check_identity",
+    "check_new",
+    "check_page",
+    "check_renewal",
+    "check_settlement",
+    "check_take",
+    "size_of",
+]
+
+_SETTLING = frozenset({Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE})
+
+
+def check_identity(identity: Identity) -> None:
+    check_task_type(identity.task_type)
+    if not identity.key:
+        raise InvalidInput(f"A task of type {identity.task_type!r} was given an empty key. Give it one.")
+    _check_text("key", identity.key)
+    size = len(identity.key.encode())
+    if size > MAX_KEY_BYTES:
+        raise LimitExceeded(f"The key of a {identity.task_type!r} task has {size} bytes; {MAX_KEY_BYTES} is the limit.")
+
+
+def check_new(new: NewTask) -> None:
+    check_identity(new.identity)
+    _check_payload(new.payload)
+    for name, text in (("serial", new.serial), ("owner", new.owner), ("user_id", new.user_id)):
+        _check_short(name, text)
+    for name, text in (("device_id", new.device_id), ("agent_id", new.agent_id)):
+        _check_short(name, text)
+    if new.priority is not None:
+        _check_priority(new.priority)
+    for name, number in (("permits", new.permits), ("cost", new.cost), ("max_runs", new.max_runs)):
+        if number is not None and not 1 <= number <= 1_000_000:
+            raise InvalidInput(f"{name} is {number}; it must be 1 to 1,000,000.")
+
+
+def check_change(change: Change) -> None:
+    check_identity(change.identity)
+    if isinstance(change.payload, str):
+        _check_payload(change.payload)
+    if isinstance(change.priority, int):
+        _check_priority(change.priority)
+
+
+def check_activity(activity: Activity) -> None:
+    check_identity(activity.identity)
+    for name in ("user_id", "device_id", "agent_id"):
+        _check_short(name, getattr(activity, name))
+
+
+def check_renewal(renewal: Renewal) -> None:
+    if renewal.progress is not None and len(renewal.progress.encode()) > MAX_PROGRESS_BYTES:
+        raise LimitExceeded(f"The progress of {renewal.identity} is over {MAX_PROGRESS_BYTES:,} bytes. Report less.")
+
+
+def check_settlement(settlement: Settlement) -> None:
+    check_identity(settlement.identity)
+    if settlement.event not in _SETTLING:
+        raise InvalidInput(f"A run cannot be settled by {settlement.event!r}. Use one of: {', '.join(sorted(_SETTLING))}.")
+    for name in ("reason", "error", "result"):
+        _check_text(name, getattr(settlement, name) or "")
+
+
+def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
+    _check_short("bucket", bucket)
+    if rate <= 0 or burst < 1:
+        raise InvalidInput(f"The bucket {bucket!r} has rate {rate} and burst {burst}; rate must be over 0, burst at least 1.")
+    if amount > burst:
+        raise LimitExceeded(f"{amount} can never be taken from the bucket {bucket!r}: it holds {burst} at most.")
+
+
+def check_page(limit: int) -> None:
+    if not 1 <= limit <= MAX_PAGE:
+        raise LimitExceeded(f"A page of {limit} was asked for; 1 to {MAX_PAGE:,} is possible.")
+
+
+def size_of(item: NewTask | Activity | Change | Settlement | tuple[Event, Identity]) -> int:
+    """Roughly how many bytes an item brings into its group."""
+    if isinstance(item, NewTask | Change) and isinstance(item.payload, str):
+        return 200 + len(item.payload)
+    if isinstance(item, Settlement):
+        return 200 + len(item.error or "") + len(item.result or "")
+    return 200
+
+
+def _check_payload(payload: str | None) -> None:
+    if payload is None:
+        return
+    _check_text("payload", payload)
+    size = len(payload.encode())
+    if size > MAX_PAYLOAD_BYTES:
+        raise LimitExceeded(
+            f"The payload has {size:,} bytes; {MAX_PAYLOAD_BYTES:,} is the limit. Store it elsewhere and pass a reference."
+        )
+
+
+def _check_short(name: str, text: str | None) -> None:
+    if text is None:
+        return
+    if len(text) > 255:
+        raise LimitExceeded(f"{name} has {len(text)} characters; 255 is the limit.")
+    _check_text(name, text)
+
+
+def _check_text(name: str, text: str) -> None:
+    """No store keeps NUL, and a lone surrogate is no UTF-8: refuse both here, where the caller can be told."""
+    if "\x00" in text:
+        raise InvalidInput(f"{name} contains a NUL character. Remove it.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} is not valid Unicode at position {error.start}. Remove the lone surrogate.") from None
+
+
+def _check_priority(priority: int) -> None:
+    if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
+        raise InvalidInput(f"The priority is {priority}; it must be {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}.")

@@ -1,0 +1,329 @@
+"""Tasks in a dictionary: for unit tests, and the oracle that the other stores are compared with.
+
+The simplest true implementation. It scans where others have an index, and forgets everything with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from rota.clock import Clock, Instant, Millis, SystemClock
+from rota.core.bucket import Bucket
+from rota.core.rank import rank
+from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, Task, TaskStatus
+from rota.stores.base import Beat, Counts, Instance, Page, RunQuery, TaskQuery, TypeRecord
+from rota.stores.limits import check_page
+from rota.stores.transaction import Completion, Transaction, Written
+from rota.stores.transactional import TransactionalStore
+
+__all__ = ["MemoryStore"]
+
+T = TypeVar("T")
+
+
+class MemoryStore(TransactionalStore):
+    """A store that lives as long as its process."""
+
+    url = "memory://"
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(in_flight=1)
+        self._lock = threading.Lock()
+        self._data = MemoryTransaction(clock or SystemClock())
+
+    async def open(self) -> None:
+        self._poked.clear()
+
+    async def close(self) -> None:
+        await self._drain()
+
+    async def _transact(self, function: Callable[[Transaction], T]) -> T:
+        with self._lock:
+            return function(self._data)
+
+    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
+        with self._lock:
+            return function(self._data)
+
+    async def wait(self, timeout_ms: Millis) -> bool:
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await self._poked.wait()
+        except TimeoutError:
+            return False
+        self._poked.clear()
+        return True
+
+    async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
+        return [self._data.tasks.get(identity) for identity in identities]
+
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        check_page(query.limit)
+        return self._data.find(query)
+
+    async def runs(self, query: RunQuery) -> Page[RunRecord]:
+        check_page(query.limit)
+        return self._data.find_runs(query)
+
+    async def counts(self) -> dict[str, Counts]:
+        return {name: Counts(**counts) for name, counts in self._data.counters.items()}
+
+    async def instances(self) -> list[Instance]:
+        return list(self._data.instances())
+
+
+class MemoryTransaction:
+    """The data, and what a step may do with it; the store's lock makes it atomic."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tasks: dict[Identity, Task] = {}
+        self.pasts: dict[Identity, Past] = {}
+        self.run_log: list[RunRecord] = []
+        self.counters: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._types: dict[str, TypeRecord] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self._completions: list[Completion] = []
+        self._arrived: defaultdict[Identity, set[str]] = defaultdict(set)
+        self._instances: dict[str, Instance] = {}
+        self._swept_at: Instant | None = None
+        self._last_token = 0
+        self._last_run = 0
+
+    def now(self) -> Instant:
+        return self.clock.now()
+
+    def poke(self) -> None:
+        """There is no other instance."""
+
+    def _entries(self, tasks: Iterable[Task]) -> list[Entry]:
+        return [Entry(task, self.pasts.get(task.identity, NO_PAST)) for task in tasks]
+
+    def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
+        return {identity: Entry(self.tasks.get(identity), self.pasts.get(identity, NO_PAST)) for identity in identities}
+
+    def write(self, changes: Sequence[Written]) -> None:
+        for identity, _, after in changes:
+            _put(self.tasks, identity, after.task)
+            _put(self.pasts, identity, None if after.past == NO_PAST else after.past)
+
+    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
+        lane = [task for task in self._queue(task_type) if task.priority == priority and task.scheduled_at <= now]
+        lane.sort(key=lambda task: (task.scheduled_at, task.key))
+        return self._entries(lane[:limit])
+
+    def _queue(self, task_type: str) -> list[Task]:
+        return [
+            task
+            for task in self.tasks.values()
+            if task.task_type == task_type and task.status is TaskStatus.PENDING and not task.parked
+        ]
+
+    def next_due(self, task_type: str, after: Instant) -> Instant | None:
+        return min((t.scheduled_at for t in self._queue(task_type) if t.scheduled_at > after), default=None)
+
+    def lanes(self, task_type: str) -> Sequence[int]:
+        return sorted({task.priority for task in self._queue(task_type)})
+
+    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
+        over = [task for task in self._running() if task.lease_until is not None and task.lease_until <= now]
+        over.sort(key=lambda task: (task.lease_until or 0, task.identity))
+        return self._entries(over[:limit])
+
+    def _running(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.status is TaskStatus.RUNNING]
+
+    def extend_leases(self, until: Instant) -> int:
+        short = [task for task in self._running() if (task.lease_until or 0) < until]
+        for task in short:
+            self.tasks[task.identity] = replace(task, lease_until=until)
+        return len(short)
+
+    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
+        mine = [task for task in self._running() if task.instance == instance and task.claim_id == claim_id]
+        return self._entries(sorted(mine, key=lambda task: task.identity))
+
+    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
+        waiting = (TaskStatus.PENDING, TaskStatus.PAUSED)
+        over = [
+            task
+            for task in self.tasks.values()
+            if task.status in waiting and task.expires_at is not None and task.expires_at <= now
+        ]
+        over.sort(key=lambda task: (task.expires_at or 0, task.identity))
+        return self._entries(over[:limit])
+
+    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]:
+        old = [task for task in self.tasks.values() if task.purge_at is not None and task.purge_at <= now]
+        old.sort(key=lambda task: (task.purge_at or 0, task.identity))
+        return self._entries(old[:limit])
+
+    def forget(self, now: Instant, limit: int) -> int:
+        old = [
+            identity
+            for identity, past in self.pasts.items()
+            if identity not in self.tasks and (past.forget_at is None or past.forget_at <= now)
+        ]
+        for identity in old[:limit]:
+            del self.pasts[identity]
+        return len(old[:limit])
+
+    def owned(self, task_type: str, owner: str) -> int:
+        return sum(
+            task.task_type == task_type and task.owner == owner and task.status.is_live for task in self.tasks.values()
+        )
+
+    # --- serials ---
+
+    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+        """The store's lock already holds everything."""
+
+    def running_under(self, task_type: str, serial: str) -> int:
+        return sum(task.task_type == task_type and task.serial == serial for task in self._running())
+
+    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
+        aging_ms = self._types[task_type].task_type.aging_ms
+        waiting = [
+            task for task in self._parked() if task.task_type == task_type and task.serial == serial
+        ]
+        waiting.sort(key=lambda task: rank(task, aging_ms))
+        return self._entries(waiting[:limit])
+
+    def _parked(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.parked and task.status is TaskStatus.PENDING]
+
+    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
+        waiting = {(task.task_type, task.serial) for task in self._parked() if task.serial is not None}
+        return sorted(pair for pair in waiting if self.running_under(*pair) == 0)[:limit]
+
+    # --- types, counters, tokens ---
+
+    def types(self) -> Mapping[str, TypeRecord]:
+        return self._types
+
+    def put_type(self, record: TypeRecord) -> None:
+        self._types = {**self._types, record.task_type.name: record}
+
+    def tokens(self, count: int) -> range:
+        first = self._last_token + 1
+        self._last_token += count
+        return range(first, first + count)
+
+    def pending(self, task_type: str) -> int:
+        return self.counters[task_type]["pending"]
+
+    def count(self, deltas: Mapping[str, Mapping[str, int]]) -> None:
+        for task_type, counts in deltas.items():
+            for name, delta in counts.items():
+                self.counters[task_type][name] += delta
+
+    def bucket(self, name: str) -> Bucket | None:
+        return self._buckets.get(name)
+
+    def put_bucket(self, name: str, bucket: Bucket) -> None:
+        self._buckets[name] = bucket
+
+    # --- the run log, and what comes after ---
+
+    def log(self, runs: Sequence[RunRecord]) -> None:
+        for run in runs:
+            self._last_run += 1
+            self.run_log.append(replace(run, run_id=str(self._last_run)))
+
+    def drop_runs(self, before: Instant, limit: int) -> int:
+        old = [run for run in self.run_log[:limit] if run.started_at < before]
+        dropped = {run.run_id for run in old}
+        self.run_log = [run for run in self.run_log if run.run_id not in dropped]
+        return len(old)
+
+    def tell(self, completions: Sequence[Completion]) -> None:
+        self._completions.extend(completions)
+
+    def told(self, limit: int) -> Sequence[Completion]:
+        taken, self._completions = self._completions[:limit], self._completions[limit:]
+        return taken
+
+    def arrived(self, identity: Identity) -> set[str]:
+        return self._arrived[identity]
+
+    def arrive(self, identity: Identity, task_type: str) -> None:
+        self._arrived[identity].add(task_type)
+
+    def clear_arrived(self, identities: Collection[Identity]) -> None:
+        for identity in identities:
+            self._arrived.pop(identity, None)
+
+    # --- instances ---
+
+    def beat(self, beat: Beat, now: Instant) -> None:
+        self._instances[beat.instance] = Instance(beat=beat, seen_at=now)
+
+    def swept_at(self) -> Instant | None:
+        return self._swept_at
+
+    def set_swept_at(self, now: Instant) -> None:
+        self._swept_at = now
+
+    def instances(self) -> Sequence[Instance]:
+        return [self._instances[name] for name in sorted(self._instances)]
+
+    def leave(self, instance: str) -> None:
+        self._instances.pop(instance, None)
+
+    # --- looking ---
+
+    def find(self, query: TaskQuery) -> Page[Task]:
+        after = None if query.cursor is None else Identity(*query.cursor.split("/", 1))
+        matching = (
+            self.tasks[identity]
+            for identity in sorted(self.tasks)
+            if (after is None or identity > after) and _matches(self.tasks[identity], query)
+        )
+        return _page(list(islice(matching, query.limit + 1)), query.limit, lambda task: str(task.identity))
+
+    def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        before = None if query.cursor is None else int(query.cursor)
+        matching = (
+            run
+            for run in reversed(self.run_log)
+            if (before is None or int(run.run_id) < before) and _run_matches(run, query)
+        )
+        return _page(list(islice(matching, query.limit + 1)), query.limit, lambda run: run.run_id)
+
+
+def _put(table: dict[Identity, T], identity: Identity, value: T | None) -> None:
+    if value is None:
+        table.pop(identity, None)
+    else:
+        table[identity] = value
+
+
+def _matches(task: Task, query: TaskQuery) -> bool:
+    return (
+        (query.task_type is None or task.task_type == query.task_type)
+        and (query.status is None or task.status is query.status)
+        and (query.user_id is None or task.user_id == query.user_id)
+        and (query.owner is None or task.owner == query.owner)
+    )
+
+
+def _run_matches(run: RunRecord, query: RunQuery) -> bool:
+    return (
+        (query.task_type is None or run.task_type == query.task_type)
+        and (query.key is None or run.key == query.key)
+        and (query.status is None or run.status is query.status)
+        and (query.user_id is None or run.user_id == query.user_id)
+        and (query.run_id is None or run.run_id == query.run_id)
+    )
+
+
+def _page(found: list[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
+    items = found[:limit]
+    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)

@@ -1,0 +1,244 @@
+"""The two databases: how to connect, how to write and read, how to hear of others' changes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from rota.clock import Clock, SystemClock
+from rota.errors import InvalidConfig
+from rota.stores.sql.dialect import Dialect, Postgres, Sqlite
+
+__all__ = ["Backend", "backend_for"]
+
+
+class Backend(ABC):
+    """One database, as the store sees it."""
+
+    name: str
+    """The URL without its password, for messages."""
+    engine: Engine
+    dialect: Dialect
+    writers: int
+    in_flight: int
+    must_look: bool
+    """Whether other processes' changes must be looked for, because nobody tells."""
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Connection]:
+        """A transaction that commits at the end of the block."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def has_changed(self) -> bool:
+        """Whether another process has written since the last look."""
+
+    @abstractmethod
+    def is_conflict(self, error: DBAPIError) -> bool:
+        """Whether a transaction merely lost a race and may be run again."""
+
+    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
+        """Call `poke` on the loop whenever another instance makes something due soon."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+def backend_for(url: str, clock: Clock | None) -> Backend:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidConfig(f"The store URL {url!r} cannot be read. Use e.g. sqlite:///rota.db.") from None
+    if parsed.get_backend_name() == "sqlite":
+        return SqliteBackend(parsed, clock)
+    return PostgresBackend(parsed, clock)
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------------------------
+
+_SYNCHRONOUS = ("FULL", "NORMAL", "OFF", "EXTRA")
+
+
+class SqliteBackend(Backend):
+    """One file, one writer."""
+
+    writers = 1
+    in_flight = 1
+    must_look = True
+
+    def __init__(self, url: URL, clock: Clock | None) -> None:
+        path = url.database or ""
+        if path in ("", ":memory:"):
+            raise InvalidConfig("A SQLite store needs a file, e.g. sqlite:///rota.db. For one in memory use memory://.")
+        self.name = url.render_as_string()
+        self._synchronous = str(url.query.get("synchronous", "FULL")).upper()
+        if self._synchronous not in _SYNCHRONOUS:
+            raise InvalidConfig(f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}.")
+        self._path = Path(path)
+        self.dialect = Sqlite(clock or SystemClock())
+        plain = url.set(query={})
+        self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
+        self._reader = self._engine(plain, begin="BEGIN")
+        self._data_version: int | None = None
+
+    def _engine(self, url: URL, *, begin: str) -> Engine:
+        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 4.5})
+
+        @event.listens_for(engine, "connect")
+        def _connected(connection: Any, _record: Any) -> None:
+            # The driver must not open transactions of its own: ours begin with a lock, or not at all.
+            connection.isolation_level = None
+            for pragma in self._pragmas():
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+
+        @event.listens_for(engine, "begin")
+        def _begun(connection: Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+        return engine
+
+    def _pragmas(self) -> tuple[str, ...]:
+        # FULL keeps every acknowledged commit over a power cut; no mmap, which hides I/O errors as signals.
+        return (
+            "journal_mode = WAL",
+            f"synchronous = {self._synchronous}",
+            "mmap_size = 0",
+            "foreign_keys = ON",
+            "cache_size = -65536",
+            "wal_autocheckpoint = 4000",
+        )
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        self._check_folder()
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        with self._reader.begin() as connection:
+            yield connection
+
+    def _check_folder(self) -> None:
+        if not self._path.parent.is_dir():
+            raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
+
+    def has_changed(self) -> bool:
+        # Asked on the writer's own connection, so that its own commits do not count.
+        raw = self.engine.raw_connection()
+        try:
+            version = raw.cursor().execute("PRAGMA data_version").fetchone()[0]
+        finally:
+            raw.close()
+        known, self._data_version = self._data_version, version
+        return known is not None and known != version
+
+    def is_conflict(self, error: DBAPIError) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self._reader.dispose()
+
+
+# --- PostgreSQL --------------------------------------------------------------------------------------------------------------
+
+_CONFLICTS = frozenset({"40001", "40P01", "55P03"})
+"""Serialisation failure, deadlock, lock not available."""
+
+LISTEN_SLICE = 2.0
+"""Seconds that the listener waits at most before it looks whether it should stop."""
+
+
+class PostgresBackend(Backend):
+    """A few connections, LISTEN and NOTIFY."""
+
+    writers = 4
+    in_flight = 3
+    must_look = False
+
+    def __init__(self, url: URL, clock: Clock | None) -> None:
+        try:
+            import psycopg  # noqa: F401  # only to say clearly that the extra is missing
+        except ImportError:
+            raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.") from None
+        self.name = url.render_as_string(hide_password=True)
+        self._url = url.set(drivername="postgresql+psycopg")
+        # Channels belong to a database, schemas to us: two schemas in one database must not wake each other.
+        schema = str(url.query.get("options", "")).rpartition("search_path=")[2] or "public"
+        self._channel = f"rota_{schema}"[:63]
+        self.dialect = Postgres(self._channel, clock)
+        self.engine = create_engine(
+            self._url, poolclass=QueuePool, pool_size=self.writers + 1, max_overflow=1, pool_timeout=4, pool_recycle=1_800
+        )
+        self._stopping = threading.Event()
+        self._listener: threading.Thread | None = None
+        event.listen(self.engine, "connect", self._connected)
+
+    @staticmethod
+    def _connected(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET statement_timeout = 5000")
+            cursor.execute("SET lock_timeout = 4000")
+            cursor.execute("SET idle_in_transaction_session_timeout = 30000")
+        connection.commit()
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        with self.engine.begin() as connection:
+            yield connection
+
+    reading = writing
+
+    def has_changed(self) -> bool:
+        return False
+
+    def is_conflict(self, error: DBAPIError) -> bool:
+        return getattr(error.orig, "sqlstate", None) in _CONFLICTS
+
+    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
+        def on_notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(poke)
+
+        self._stopping.clear()
+        self._listener = threading.Thread(target=self._listen, args=(on_notify,), name="rota-listen", daemon=True)
+        self._listener.start()
+
+    def _listen(self, on_notify: Callable[[], None]) -> None:
+        """Runs on a thread of its own; when the connection breaks it makes another. The tick covers the gap."""
+        while not self._stopping.is_set():
+            try:
+                self._listen_once(on_notify)
+            except Exception:
+                # Whatever broke it, the writers meet the same trouble and report it; here only patience helps.
+                self._stopping.wait(1.0)
+
+    def _listen_once(self, on_notify: Callable[[], None]) -> None:
+        import psycopg
+
+        conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=5) as connection:
+            connection.execute(f'LISTEN "{self._channel}"'.encode())
+            while not self._stopping.is_set():
+                for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
+                    on_notify()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._listener is not None:
+            self._listener.join(timeout=2 * LISTEN_SLICE)
+        self.engine.dispose()
+
+

@@ -1,0 +1,123 @@
+"""Where SQLite and PostgreSQL differ inside a transaction. Everything else is one implementation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import Text
+
+from rota.clock import Clock, Instant
+
+__all__ = ["Dialect", "Postgres", "Sqlite"]
+
+
+class Dialect(Protocol):
+    """What a transaction asks of its database."""
+
+    count_shards: int
+
+    def now(self, connection: Connection) -> Instant: ...
+
+    @staticmethod
+    def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
+        """`column` is one of the parameter `keys`, in SQL text that is the same for any number of them."""
+        ...
+
+    @staticmethod
+    def keys(keys: Collection[str]) -> object:
+        """The value of the parameter `keys`."""
+        ...
+
+    @staticmethod
+    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+        """The query, holding its rows until the transaction ends; or passing over those that others hold."""
+        ...
+
+    def lock_names(self, connection: Connection, names: Sequence[str]) -> None: ...
+
+    def tokens(self, connection: Connection, count: int) -> Sequence[int]: ...
+
+    def poke(self, connection: Connection) -> None: ...
+
+
+_NEXT_TOKENS = text("UPDATE sequences SET value = value + :count WHERE name = 'token' RETURNING value")
+
+
+class Sqlite:
+    """One writer: whatever a transaction reads is its own until it ends."""
+
+    count_shards = 1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self, connection: Connection) -> Instant:
+        return self._clock.now()
+
+    @staticmethod
+    def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
+        values = func.json_each(bindparam("keys")).table_valued("value")
+        return column.in_(select(values.c.value))
+
+    @staticmethod
+    def keys(keys: Collection[str]) -> object:
+        return json.dumps(list(keys))
+
+    @staticmethod
+    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+        return query
+
+    def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
+        """BEGIN IMMEDIATE has locked everything already."""
+
+    def tokens(self, connection: Connection, count: int) -> Sequence[int]:
+        last = connection.execute(_NEXT_TOKENS, {"count": count}).scalar_one()
+        return range(last - count + 1, last + 1)
+
+    def poke(self, connection: Connection) -> None:
+        """Other processes look at PRAGMA data_version."""
+
+
+_CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+_LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+_TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
+_NOTIFY = text("SELECT pg_notify(:channel, '')")
+
+
+class Postgres:
+    """Many writers: rows are locked in (type, key) order, claims pass over what others hold."""
+
+    count_shards = 16
+
+    def __init__(self, channel: str, clock: Clock | None = None) -> None:
+        self._channel = channel
+        self._clock = clock
+
+    def now(self, connection: Connection) -> Instant:
+        return int(connection.execute(_CLOCK).scalar_one()) if self._clock is None else self._clock.now()
+
+    @staticmethod
+    def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
+        return column == func.any(bindparam("keys", type_=ARRAY(Text)))
+
+    @staticmethod
+    def keys(keys: Collection[str]) -> object:
+        return list(keys)
+
+    @staticmethod
+    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+        return query.with_for_update(skip_locked=pass_over)
+
+    def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
+        for name in names:
+            connection.execute(_LOCK_NAME, {"name": name})
+
+    def tokens(self, connection: Connection, count: int) -> Sequence[int]:
+        return connection.execute(_TOKENS, {"count": count}).scalars().all()
+
+    def poke(self, connection: Connection) -> None:
+        connection.execute(_NOTIFY, {"channel": self._channel})

@@ -1,0 +1,437 @@
+"""One transaction on SQLite or PostgreSQL, in SQLAlchemy Core.
+
+Statements are built once and reused; conditions that a partial index names are written as literals, because a
+database only takes such an index when it can see the condition in the text.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from rota.clock import Instant
+from rota.core.bucket import Bucket
+from rota.core.rank import rank
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord
+from rota.core.task_type import decode_task_type, encode_task_type
+from rota.stores.base import Beat, Instance, TypeRecord
+from rota.stores.sql import tables
+from rota.stores.sql.codec import ENTRY_COLUMNS, decode_entry, encode_entry, encode_run
+from rota.stores.sql.dialect import Dialect
+from rota.stores.sql.tables import tasks
+from rota.stores.transaction import Completion, Written
+
+__all__ = ["SqlTransaction"]
+
+_c = tasks.c
+_IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
+_IS_PARKED = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("1"))
+_IS_RUNNING = _c.status == literal_column("'running'")
+_IS_WAITING = _c.status.in_([literal_column("'pending'"), literal_column("'paused'")])
+_IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'"), literal_column("'paused'")])
+_ENTRY = select(*ENTRY_COLUMNS)
+_NAMES = tuple(column.name for column in ENTRY_COLUMNS)
+_FIRST_VALUE = 2
+"""The identity (type and key) comes first and never changes."""
+
+
+class SqlTransaction:
+    """See `stores/transaction.py` for the contract."""
+
+    def __init__(self, connection: Connection, dialect: Dialect, shard: int, known_lanes: set[tuple[str, int]]) -> None:
+        self.new_lanes: set[tuple[str, int]] = set()
+        """Lanes that were written for the first time: the store remembers them once this transaction is committed."""
+        self._connection = connection
+        self._dialect = dialect
+        self._shard = shard % dialect.count_shards
+        self._known_lanes = known_lanes
+        self._pending: dict[str, int] = {}
+
+    def now(self) -> Instant:
+        return self._dialect.now(self._connection)
+
+    def poke(self) -> None:
+        self._dialect.poke(self._connection)
+
+    def _all(self, statement: Executable, parameters: Mapping[str, object] | None = None) -> Sequence[Any]:
+        return self._connection.execute(statement, parameters).all()
+
+    def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
+        return [decode_entry(row) for row in self._all(statement, parameters)]
+
+    # --- identities ---
+
+    def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
+        found: dict[Identity, Entry] = {}
+        for task_type, group in groupby(sorted(identities), key=lambda identity: identity.task_type):
+            keys = self._dialect.keys([identity.key for identity in group])
+            for row in self._all(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
+                found[Identity(row[0], row[1])] = decode_entry(row)
+        return found
+
+    def write(self, changes: Sequence[Written]) -> None:
+        inserted: list[dict[str, object]] = []
+        removed: list[Identity] = []
+        updated: defaultdict[tuple[int, ...], list[dict[str, object]]] = defaultdict(list)
+        for change in sorted(changes, key=lambda change: change.identity):
+            if _is_nothing(change.before):
+                inserted.append(dict(zip(_NAMES, encode_entry(change.after), strict=True)))
+            elif _is_nothing(change.after):
+                removed.append(change.identity)
+            else:
+                columns, values = _difference(change)
+                if columns:
+                    updated[columns].append(values)
+            self._note_lane(change)
+        if inserted:
+            self._connection.execute(_INSERT, inserted)
+        for columns, rows in updated.items():
+            self._connection.execute(_update_statement(columns), rows)
+        if removed:
+            self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
+        self._write_lanes()
+
+    def _note_lane(self, change: Written) -> None:
+        task = change.after.task
+        if task is not None and (task.task_type, task.priority) not in self._known_lanes:
+            self.new_lanes.add((task.task_type, task.priority))
+
+    def _write_lanes(self) -> None:
+        if self.new_lanes:
+            rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(self.new_lanes)]
+            self._connection.execute(self._upsert(tables.lanes).on_conflict_do_nothing(), rows)
+
+    def _upsert(self, table: Any) -> Any:
+        # The two dialects spell ON CONFLICT alike, but SQLAlchemy keeps it apart.
+        return (sqlite if self._connection.dialect.name == "sqlite" else postgresql).insert(table)
+
+    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
+        parameters = {"task_type": task_type, "priority": priority, "now": now, "limit": limit}
+        return self._entries(_due_statement(type(self._dialect)), **parameters)
+
+    def next_due(self, task_type: str, after: Instant) -> Instant | None:
+        # One probe of the index per lane: a minimum over all of them would read every pending task.
+        heads = [
+            self._connection.execute(_HEAD, {"task_type": task_type, "priority": priority, "after": after}).scalar()
+            for priority in self.lanes(task_type)
+        ]
+        return min((head for head in heads if head is not None), default=None)
+
+    def lanes(self, task_type: str) -> Sequence[int]:
+        return [row[0] for row in self._all(_LANES, {"task_type": task_type})]
+
+    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
+        return self._entries(_expired_leases_statement(type(self._dialect)), now=now, limit=limit)
+
+    def extend_leases(self, until: Instant) -> int:
+        return self._connection.execute(_EXTEND_LEASES, {"until": until}).rowcount
+
+    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
+        return self._entries(_claimed_statement(type(self._dialect)), instance=instance, claim_id=claim_id)
+
+    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
+        return self._entries(_expired_statement(type(self._dialect)), now=now, limit=limit)
+
+    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]:
+        return self._entries(_purgeable_statement(type(self._dialect)), now=now, limit=limit)
+
+    def forget(self, now: Instant, limit: int) -> int:
+        rows = self._all(_FORGETTABLE, {"now": now, "limit": limit})
+        for task_type, group in groupby(rows, key=lambda row: row[0]):
+            keys = self._dialect.keys([row[1] for row in group])
+            self._connection.execute(_forget_statement(type(self._dialect)), {"task_type": task_type, "keys": keys})
+        return len(rows)
+
+    def owned(self, task_type: str, owner: str) -> int:
+        # Two callers of one owner must not both see the last free place.
+        self._dialect.lock_names(self._connection, [f"owner:{task_type}:{owner}"])
+        return self._connection.execute(_OWNED, {"task_type": task_type, "owner": owner}).scalar_one()
+
+    # --- serials ---
+
+    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+        self._dialect.lock_names(self._connection, [f"serial:{name}:{serial}" for name, serial in sorted(serials)])
+
+    def running_under(self, task_type: str, serial: str) -> int:
+        return self._connection.execute(_RUNNING_UNDER, {"task_type": task_type, "serial": serial}).scalar_one()
+
+    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
+        aging_ms = self.types()[task_type].task_type.aging_ms
+        parameters = {"task_type": task_type, "serial": serial, "aging": aging_ms, "limit": limit}
+        found = self._entries(_parked_statement(type(self._dialect)), **parameters)
+        return sorted(found, key=lambda entry: _rank_of(entry, aging_ms))
+
+    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
+        return [(row[0], row[1]) for row in self._all(_IDLE_SERIALS, {"limit": limit})]
+
+    # --- types, counters, tokens ---
+
+    def types(self) -> Mapping[str, TypeRecord]:
+        return {
+            name: TypeRecord(decode_task_type(config), msgspec.json.decode(overrides, type=dict[str, bool]))
+            for name, config, overrides in self._all(_TYPES)
+        }
+
+    def put_type(self, record: TypeRecord) -> None:
+        row = {
+            "name": record.task_type.name,
+            "config": encode_task_type(record.task_type),
+            "overrides": msgspec.json.encode(record.overrides).decode(),
+        }
+        self._put(tables.task_types, ["name"], row)
+
+    def _put(self, table: Any, key: Sequence[str], row: Mapping[str, object]) -> None:
+        statement = self._upsert(table)
+        new = {name: statement.excluded[name] for name in row if name not in key}
+        self._connection.execute(statement.on_conflict_do_update(index_elements=key, set_=new), row)
+
+    def tokens(self, count: int) -> Sequence[int]:
+        return self._dialect.tokens(self._connection, count)
+
+    def pending(self, task_type: str) -> int:
+        if task_type not in self._pending:
+            self._pending[task_type] = self._connection.execute(_PENDING, {"task_type": task_type}).scalar_one()
+        return self._pending[task_type]
+
+    def count(self, deltas: Mapping[str, Mapping[str, int]]) -> None:
+        self._pending.clear()
+        zeros = dict.fromkeys(tables.COUNTERS, 0)
+        rows = [{"task_type": name, "shard": self._shard, **zeros, **counts} for name, counts in sorted(deltas.items())]
+        statement = self._upsert(tables.task_counts)
+        new = {name: tables.task_counts.c[name] + statement.excluded[name] for name in tables.COUNTERS}
+        self._connection.execute(
+            statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new), rows
+        )
+
+    def bucket(self, name: str) -> Bucket | None:
+        self._dialect.lock_names(self._connection, [f"bucket:{name}"])
+        row = self._connection.execute(_BUCKET, {"name": name}).first()
+        return None if row is None else Bucket(row[0], row[1])
+
+    def put_bucket(self, name: str, bucket: Bucket) -> None:
+        self._put(tables.buckets, ["name"], {"name": name, "tokens": bucket.tokens, "at": bucket.at})
+
+    # --- the run log, and what comes after ---
+
+    def log(self, runs: Sequence[RunRecord]) -> None:
+        self._connection.execute(_LOG, [encode_run(run) for run in runs])
+
+    def drop_runs(self, before: Instant, limit: int) -> int:
+        oldest = self._all(_OLDEST_RUNS, {"limit": limit})
+        dropped = [{"b_id": run_id} for run_id, started_at in oldest if started_at < before]
+        if dropped:
+            self._connection.execute(_DROP_RUN, dropped)
+        return len(dropped)
+
+    def tell(self, completions: Sequence[Completion]) -> None:
+        self._connection.execute(insert(tables.after_log), [completion._asdict() for completion in completions])
+
+    def told(self, limit: int) -> Sequence[Completion]:
+        rows = self._all(_told_statement(type(self._dialect)), {"limit": limit})
+        if rows:
+            self._connection.execute(_FORGET_TOLD, [{"b_id": row[0]} for row in rows])
+        return [Completion(*row[1:]) for row in rows]
+
+    def arrived(self, identity: Identity) -> set[str]:
+        return {row[0] for row in self._all(_ARRIVED, identity._asdict())}
+
+    def arrive(self, identity: Identity, task_type: str) -> None:
+        # Two completions for one identity must each see that the other has arrived.
+        self._dialect.lock_names(self._connection, [f"after:{identity}"])
+        row = {**identity._asdict(), "arrived": task_type}
+        self._connection.execute(self._upsert(tables.after_needs).on_conflict_do_nothing(), row)
+
+    def clear_arrived(self, identities: Collection[Identity]) -> None:
+        self._connection.execute(_CLEAR_ARRIVED, [{"b_type": t, "b_key": k} for t, k in identities])
+
+    # --- instances ---
+
+    def beat(self, beat: Beat, now: Instant) -> None:
+        row = {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode(), "seen_at": now}
+        self._put(tables.instances, ["instance"], row)
+
+    def swept_at(self) -> Instant | None:
+        value = self._connection.execute(_META, {"name": "swept_at"}).scalar()
+        return None if value is None else int(value)
+
+    def set_swept_at(self, now: Instant) -> None:
+        self._put(tables.meta, ["name"], {"name": "swept_at", "value": str(now)})
+
+    def instances(self) -> Sequence[Instance]:
+        return [
+            Instance(beat=msgspec.json.decode(beat, type=Beat), seen_at=seen_at)
+            for beat, seen_at in self._all(_INSTANCES)
+        ]
+
+    def leave(self, instance: str) -> None:
+        self._connection.execute(_LEAVE, {"b_instance": instance})
+
+
+# --- statements ----------------------------------------------------------------------------------------------------------
+
+_OF_TYPE = _c.task_type == bindparam("task_type")
+_INSERT = insert(tasks)
+_DELETE = delete(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key"))
+_LANES = select(tables.lanes.c.priority).where(tables.lanes.c.task_type == bindparam("task_type"))
+_HEAD = (
+    select(_c.scheduled_at)
+    .where(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING, _c.scheduled_at > bindparam("after"))
+    .order_by(_c.scheduled_at)
+    .limit(1)
+)
+_EXTEND_LEASES = (
+    update(tasks)
+    .where(_IS_RUNNING, _c.lease_until < bindparam("until"))
+    .values(lease_until=bindparam("until"))
+)
+_FORGETTABLE = (
+    select(_c.task_type, _c.key)
+    .where(_c.status.is_(None), or_(_c.forget_at.is_(None), _c.forget_at <= bindparam("now")))
+    .order_by(_c.task_type, _c.key)
+    .limit(bindparam("limit"))
+)
+_OWNED = select(func.count()).select_from(tasks).where(_OF_TYPE, _c.owner == bindparam("owner"), _IS_LIVE)
+_OF_SERIAL = and_(_OF_TYPE, _c.serial == bindparam("serial"))
+_RUNNING_UNDER = select(func.count()).select_from(tasks).where(_OF_SERIAL, _IS_RUNNING)
+_held = tasks.alias("held")
+_IDLE_SERIALS = (
+    select(_c.task_type, _c.serial)
+    .where(
+        _IS_PARKED,
+        _c.serial.is_not(None),
+        ~select(_held.c.key)
+        .where(
+            _held.c.task_type == _c.task_type,
+            _held.c.serial == _c.serial,
+            _held.c.status == literal_column("'running'"),
+        )
+        .exists(),
+    )
+    .distinct()
+    .order_by(_c.task_type, _c.serial)
+    .limit(bindparam("limit"))
+)
+_TYPES = select(tables.task_types.c.name, tables.task_types.c.config, tables.task_types.c.overrides)
+_PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).where(
+    tables.task_counts.c.task_type == bindparam("task_type")
+)
+_BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
+_LOG = insert(tables.run_logs)
+_OLDEST_RUNS = (
+    select(tables.run_logs.c.id, tables.run_logs.c.started_at).order_by(tables.run_logs.c.id).limit(bindparam("limit"))
+)
+_DROP_RUN = delete(tables.run_logs).where(tables.run_logs.c.id == bindparam("b_id"))
+_FORGET_TOLD = delete(tables.after_log).where(tables.after_log.c.id == bindparam("b_id"))
+_needs = tables.after_needs.c
+_ARRIVED = select(_needs.arrived).where(_needs.task_type == bindparam("task_type"), _needs.key == bindparam("key"))
+_CLEAR_ARRIVED = delete(tables.after_needs).where(
+    _needs.task_type == bindparam("b_type"), _needs.key == bindparam("b_key")
+)
+_META = select(tables.meta.c.value).where(tables.meta.c.name == bindparam("name"))
+_INSTANCES = select(tables.instances.c.beat, tables.instances.c.seen_at).order_by(tables.instances.c.instance)
+_LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam("b_instance"))
+
+
+@cache
+def _load_statement(dialect: type[Dialect]) -> Executable:
+    return dialect.locked(_ENTRY.where(_OF_TYPE, dialect.among(_c.key)).order_by(_c.key))
+
+
+@cache
+def _due_statement(dialect: type[Dialect]) -> Executable:
+    lane = and_(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING, _c.scheduled_at <= bindparam("now"))
+    query = _ENTRY.where(lane).order_by(_c.scheduled_at, _c.key).limit(bindparam("limit"))
+    return dialect.locked(query, pass_over=True)
+
+
+@cache
+def _expired_leases_statement(dialect: type[Dialect]) -> Executable:
+    return _first(dialect, and_(_IS_RUNNING, _c.lease_until <= bindparam("now")), _c.lease_until)
+
+
+@cache
+def _expired_statement(dialect: type[Dialect]) -> Executable:
+    over = and_(_c.expires_at.is_not(None), _c.expires_at <= bindparam("now"))
+    return _first(dialect, and_(_IS_WAITING, over), _c.expires_at)
+
+
+@cache
+def _purgeable_statement(dialect: type[Dialect]) -> Executable:
+    return _first(dialect, and_(_c.purge_at.is_not(None), _c.purge_at <= bindparam("now")), _c.purge_at)
+
+
+def _first(dialect: type[Dialect], condition: ColumnElement[bool], order: ColumnElement[Any]) -> Executable:
+    query = _ENTRY.where(condition).order_by(order, _c.task_type, _c.key).limit(bindparam("limit"))
+    return dialect.locked(query, pass_over=True)
+
+
+@cache
+def _claimed_statement(dialect: type[Dialect]) -> Executable:
+    mine = and_(_IS_RUNNING, _c.instance == bindparam("instance"), _c.claim_id == bindparam("claim_id"))
+    return dialect.locked(_ENTRY.where(mine).order_by(_c.task_type, _c.key))
+
+
+@cache
+def _parked_statement(dialect: type[Dialect]) -> Executable:
+    order = _c.scheduled_at - _c.priority * bindparam("aging")
+    query = _ENTRY.where(_OF_SERIAL, _IS_PARKED).order_by(order, _c.scheduled_at, _c.key).limit(bindparam("limit"))
+    return dialect.locked(query)
+
+
+@cache
+def _forget_statement(dialect: type[Dialect]) -> Executable:
+    return delete(tasks).where(_OF_TYPE, dialect.among(_c.key), _c.status.is_(None))
+
+
+@cache
+def _told_statement(dialect: type[Dialect]) -> Executable:
+    log = tables.after_log.c
+    query = select(log.id, log.task_type, log.key, log.user_id, log.device_id, log.agent_id)
+    return dialect.locked(query.order_by(log.id).limit(bindparam("limit")), pass_over=True)
+
+
+@cache
+def _update_statement(columns: tuple[int, ...]) -> Executable:
+    """Only what changed is written: an index is touched only where one of its columns is."""
+    values = {_NAMES[at]: bindparam(f"v_{_NAMES[at]}") for at in columns}
+    return update(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key")).values(values)
+
+
+def _difference(change: Written) -> tuple[tuple[int, ...], dict[str, object]]:
+    """Which columns changed, and their new values by parameter name."""
+    old, new = encode_entry(change.before), encode_entry(change.after)
+    columns = tuple(at for at in range(_FIRST_VALUE, len(new)) if old[at] != new[at])
+    values: dict[str, object] = {f"v_{_NAMES[at]}": new[at] for at in columns}
+    values["b_type"], values["b_key"] = change.identity
+    return columns, values
+
+
+def _is_nothing(entry: Entry) -> bool:
+    return entry.task is None and entry.past == NO_PAST
+
+
+def _rank_of(entry: Entry, aging_ms: int) -> tuple[int, int, str]:
+    assert entry.task is not None
+    return rank(entry.task, aging_ms)
+
+

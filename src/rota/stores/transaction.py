@@ -1,0 +1,162 @@
+"""What one atomic step of a store may read and write.
+
+The verbs of `stores/verbs.py` are written once against this port; `memory` and `sql` implement it. Whatever a
+transaction reads with `load`, `due`, `expired` and the like is locked until it ends, so that what the verb decides is
+still true when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rota.clock import Instant
+from rota.core.bucket import Bucket
+from rota.core.task import Entry, Identity, RunRecord
+from rota.stores.base import Beat, Instance, TypeRecord
+
+__all__ = ["Completion", "Transaction", "Written"]
+
+
+class Written(NamedTuple):
+    """One identity before and after the step."""
+
+    identity: Identity
+    before: Entry
+    after: Entry
+
+
+class Completion(NamedTuple):
+    """A task was completed, and other types come after its type."""
+
+    task_type: str
+    key: str
+    user_id: str | None
+    device_id: str | None
+    agent_id: str | None
+
+
+class Transaction(Protocol):
+    """One atomic step: all of it becomes visible at once, or nothing does."""
+
+    def now(self) -> Instant:
+        """The store's clock."""
+        ...
+
+    def poke(self) -> None:
+        """Wake the other instances when this transaction becomes visible: something is due soon."""
+        ...
+
+    # --- identities ---
+
+    def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
+        """What is known of each identity; one that is unknown has no task and no past."""
+        ...
+
+    def write(self, changes: Sequence[Written]) -> None: ...
+
+    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
+        """The first due tasks of a lane, in due order; ones that another transaction holds are passed over."""
+        ...
+
+    def next_due(self, task_type: str, after: Instant) -> Instant | None:
+        """When the first task of the type that is due later than `after` is due."""
+        ...
+
+    def lanes(self, task_type: str) -> Sequence[int]:
+        """The priorities that the type has ever used."""
+        ...
+
+    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]: ...
+
+    def extend_leases(self, until: Instant) -> int:
+        """Let no lease end before `until`; how many were extended."""
+        ...
+
+    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]: ...
+
+    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
+        """Pending and paused tasks whose `expires_at` has passed."""
+        ...
+
+    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]: ...
+
+    def forget(self, now: Instant, limit: int) -> int:
+        """Remove the pasts that have no task and are past their time."""
+        ...
+
+    def owned(self, task_type: str, owner: str) -> int:
+        """How many live tasks of the type an owner has."""
+        ...
+
+    # --- serials ---
+
+    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+        """Keep every other transaction from counting or changing who runs under these until this one ends."""
+        ...
+
+    def running_under(self, task_type: str, serial: str) -> int: ...
+
+    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
+        """The parked tasks of a serial that rank first."""
+        ...
+
+    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Serials under which something is parked and nothing runs."""
+        ...
+
+    # --- types, counters, tokens ---
+
+    def types(self) -> Mapping[str, TypeRecord]: ...
+
+    def put_type(self, record: TypeRecord) -> None: ...
+
+    def tokens(self, count: int) -> Sequence[int]:
+        """Tokens that were never handed out before and never will be again."""
+        ...
+
+    def pending(self, task_type: str) -> int:
+        """The kept counter of pending tasks."""
+        ...
+
+    def count(self, deltas: Mapping[str, Mapping[str, int]]) -> None:
+        """Add to the kept counters, by type and by the name of the counter."""
+        ...
+
+    def bucket(self, name: str) -> Bucket | None: ...
+
+    def put_bucket(self, name: str, bucket: Bucket) -> None: ...
+
+    # --- the run log, and what comes after ---
+
+    def log(self, runs: Sequence[RunRecord]) -> None: ...
+
+    def drop_runs(self, before: Instant, limit: int) -> int:
+        """Remove those of the `limit` oldest run records that started before an instant."""
+        ...
+
+    def tell(self, completions: Sequence[Completion]) -> None: ...
+
+    def told(self, limit: int) -> Sequence[Completion]:
+        """Take the oldest completions out of the log."""
+        ...
+
+    def arrived(self, identity: Identity) -> set[str]:
+        """Which of the types it comes after have completed for an identity since it was last claimed."""
+        ...
+
+    def arrive(self, identity: Identity, task_type: str) -> None: ...
+
+    def clear_arrived(self, identities: Collection[Identity]) -> None: ...
+
+    # --- instances ---
+
+    def beat(self, beat: Beat, now: Instant) -> None: ...
+
+    def swept_at(self) -> Instant | None: ...
+
+    def set_swept_at(self, now: Instant) -> None: ...
+
+    def instances(self) -> Sequence[Instance]: ...
+
+    def leave(self, instance: str) -> None: ...

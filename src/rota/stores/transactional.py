@@ -1,0 +1,214 @@
+"""A store over transactions: the contract's verbs, grouped, validated, and run in one transaction each.
+
+`memory` and `sql` say how to run a function in a transaction, how to read, and how to wait; everything else is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from rota.clock import Instant, Millis
+from rota.core.outcome import Reply, Scheduled, Touched
+from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, Task
+from rota.core.task_type import TaskType
+from rota.errors import StoreUnavailable, UnknownTaskType
+from rota.stores import limits, verbs
+from rota.stores.base import Beat, Claimed, ClaimRequest, Purged, Store, Taken, Tick, TypeRecord
+from rota.stores.batching import Batcher
+from rota.stores.transaction import Transaction
+from rota.stores.work import Work
+
+__all__ = ["CALL_TIMEOUT", "TransactionalStore"]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CALL_TIMEOUT = 5.0
+"""Seconds after which a store call is given up (what it did is then unknown)."""
+
+SOON_MS: Millis = 2_000
+"""Only what is due this soon wakes others: anything later is seen by their next tick in time."""
+
+
+class TransactionalStore(Store):
+    """Every verb as one transaction, for stores that can run Python inside one."""
+
+    def __init__(self, *, in_flight: int) -> None:
+        self._known_types: set[str] = set()
+        self._poked = asyncio.Event()
+        self._schedules = Batcher(self._group(verbs.schedule), limits.size_of, in_flight=in_flight)
+        self._touches = Batcher(self._group(verbs.touch), limits.size_of, in_flight=in_flight)
+        self._updates = Batcher(self._group(verbs.update), limits.size_of, in_flight=in_flight)
+        self._settles = Batcher(self._group(verbs.settle), limits.size_of, in_flight=in_flight)
+        self._asks = Batcher(self._group(verbs.ask), limits.size_of, in_flight=in_flight)
+
+    # --- what a store brings ---
+
+    @abstractmethod
+    async def _transact(self, function: Callable[[Transaction], T]) -> T:
+        """Run a function in one transaction. A conflict with others is retried; being away is `StoreUnavailable`."""
+
+    @abstractmethod
+    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
+        """The same, from any thread."""
+
+    # --- grouping ---
+
+    def _group(
+        self, verb: Callable[[Work, list[Item]], list[Result]]
+    ) -> Callable[[list[Item]], Awaitable[list[Result | Exception]]]:
+        async def run(items: list[Item]) -> list[Result | Exception]:
+            try:
+                return list(await self._work(lambda work: verb(work, items)))
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                if len(items) == 1:
+                    return [error]
+            # Something in this group cannot be written. Each by itself: the bad one fails alone.
+            return [(await run([item]))[0] for item in items]
+
+        return run
+
+    async def _work(self, verb: Callable[[Work], T], now: Instant | None = None) -> T:
+        """One unit of work in one transaction; whoever waits is woken if it made something due soon."""
+
+        def run(transaction: Transaction) -> tuple[T, bool]:
+            work = Work(transaction, now)
+            answer = verb(work)
+            work.finish()
+            is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
+            if is_soon:
+                transaction.poke()
+            return answer, is_soon
+
+        answer, is_soon = await self._transact(run)
+        if is_soon:
+            self._poked.set()
+        return answer
+
+    async def _submit(
+        self,
+        batcher: Batcher[Item, Result],
+        verb: Callable[[Work, list[Item]], list[Result]],
+        items: Sequence[Item],
+        now: Instant | None,
+    ) -> list[Result]:
+        if not items:
+            return []
+        if now is not None:
+            # A test's own time cannot share a transaction with anybody else's.
+            return await self._work(lambda work: verb(work, list(items)), now)
+        return await batcher.submit(items, CALL_TIMEOUT)
+
+    async def _check_types(self, names: Iterable[str]) -> None:
+        unknown = set(names) - self._known_types
+        if not unknown:
+            return
+        await self.list_types()
+        for name in sorted(unknown - self._known_types):
+            known = ", ".join(sorted(self._known_types)) or "none yet"
+            raise UnknownTaskType(f"The store knows no task type {name!r} (it knows: {known}). Register it first.")
+
+    async def _drain(self) -> None:
+        for batcher in (self._schedules, self._touches, self._updates, self._settles, self._asks):
+            await batcher.drain()
+
+    # --- types ---
+
+    async def put_types(self, types: Sequence[TaskType]) -> list[TypeRecord]:
+        for task_type in types:
+            task_type.validate()
+        records = await self._work(lambda work: verbs.put_types(work, types))
+        self._known_types.update(record.task_type.name for record in records)
+        return records
+
+    async def list_types(self) -> list[TypeRecord]:
+        records = await self._transact(lambda transaction: list(transaction.types().values()))
+        self._known_types.update(record.task_type.name for record in records)
+        return sorted(records, key=lambda record: record.task_type.name)
+
+    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+        await self._check_types([name])
+        return await self._work(lambda work: verbs.override_type(work, name, overrides))
+
+    # --- making work ---
+
+    async def schedule(self, tasks: Sequence[NewTask], *, now: Instant | None = None) -> list[Scheduled]:
+        for new in tasks:
+            limits.check_new(new)
+        await self._check_types(new.task_type for new in tasks)
+        return await self._submit(self._schedules, verbs.schedule, tasks, now)
+
+    async def touch(self, activities: Sequence[Activity], *, now: Instant | None = None) -> list[Touched]:
+        for activity in activities:
+            limits.check_activity(activity)
+        await self._check_types(activity.task_type for activity in activities)
+        return await self._submit(self._touches, verbs.touch, activities, now)
+
+    async def update(self, changes: Sequence[Change], *, now: Instant | None = None) -> list[Reply]:
+        for change in changes:
+            limits.check_change(change)
+        return await self._submit(self._updates, verbs.update, changes, now)
+
+    # --- running it ---
+
+    async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+        return await self._work(lambda work: verbs.claim(work, request), now)
+
+    async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
+        return await self._work(lambda work: verbs.abandon(work, instance, claim_id), now)
+
+    def renew(
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT
+    ) -> list[Reply]:
+        for renewal in renewals:
+            limits.check_renewal(renewal)
+
+        def run(transaction: Transaction) -> list[Reply]:
+            work = Work(transaction, now)
+            replies = verbs.renew(work, renewals, lease_ms)
+            work.finish()
+            return replies
+
+        return self._transact_blocking(run, timeout) if renewals else []
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
+        for settlement in settlements:
+            limits.check_settlement(settlement)
+        return await self._submit(self._settles, verbs.settle, settlements, now)
+
+    async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+        for identity in identities:
+            limits.check_identity(identity)
+        return await self._submit(self._asks, verbs.ask, [(event, identity) for identity in identities], now)
+
+    async def reset_breaker(self, identities: Sequence[Identity]) -> None:
+        await self._work(lambda work: verbs.reset_breaker(work, identities))
+
+    # --- duties ---
+
+    async def now(self) -> Instant:
+        return await self._transact(lambda transaction: transaction.now())
+
+    async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
+        return await self._work(lambda work: verbs.tick(work, beat), now)
+
+    async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
+        return await self._work(lambda work: verbs.prune(work, run_ttl_ms, limit), now)
+
+    async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
+        return await self._work(lambda work: verbs.pump(work, limit), now)
+
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None
+    ) -> Taken:
+        limits.check_take(bucket, amount, rate, burst)
+        return await self._work(lambda work: verbs.take(work, bucket, amount, rate, burst), now)
+
+    async def leave(self, instance: str) -> None:
+        await self._transact(lambda transaction: transaction.leave(instance))

@@ -1,0 +1,488 @@
+"""Every verb of the contract, written once over a unit of work.
+
+A verb loads what it needs, asks `core/` what happens, and lets the work write it. It knows no SQL and no transition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from rota.clock import Instant, Millis
+from rota.core import activity as activities
+from rota.core import bucket as buckets
+from rota.core import lifecycle
+from rota.core import serial as serials
+from rota.core.bucket import Bucket
+from rota.core.lifecycle import Step
+from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.rank import by_rank
+from rota.core.task import (
+    Activity,
+    Change,
+    Entry,
+    Event,
+    Identity,
+    Lease,
+    NewTask,
+    Renewal,
+    Settlement,
+    Task,
+    TaskStatus,
+)
+from rota.core.task_type import RateLimit, TaskType
+from rota.stores.base import Beat, Claimed, ClaimRequest, Purged, Taken, Tick, TypeRecord
+from rota.stores.transaction import Completion
+from rota.stores.work import Work
+
+__all__ = [
+    "abandon",
+    "ask",
+    "claim",
+    "override_type",
+    "prune",
+    "pump",
+    "put_types",
+    "renew",
+    "reset_breaker",
+    "schedule",
+    "settle",
+    "take",
+    "tick",
+    "touch",
+    "update",
+]
+
+REAP_PAGE = 200
+CLAIM_ROUNDS = 20
+"""How often a claim looks again after it had to park what it found: a bound on one step's work."""
+
+
+# --- types -------------------------------------------------------------------------------------------------------------
+
+
+def put_types(work: Work, types: Sequence[TaskType]) -> list[TypeRecord]:
+    records: list[TypeRecord] = []
+    for task_type in types:
+        known = work.types.get(task_type.name)
+        if known is not None and known.task_type.version > task_type.version:
+            records.append(known)
+            continue
+        record = TypeRecord(task_type, {} if known is None else known.overrides)
+        if record != known:
+            work.transaction.put_type(record)
+        records.append(record)
+    return records
+
+
+def override_type(work: Work, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+    known = work.type_record(name)
+    merged = {**known.overrides, **overrides}
+    record = TypeRecord(known.task_type, {key: value for key, value in merged.items() if value is not None})
+    work.transaction.put_type(record)
+    if record.enabled and not known.enabled:
+        work.earliest_due_at = work.now
+    return record
+
+
+# --- making work ---------------------------------------------------------------------------------------------------------
+
+
+def schedule(work: Work, tasks: Sequence[NewTask]) -> list[Scheduled]:
+    work.load(new.identity for new in tasks)
+    return [_schedule(work, new) for new in tasks]
+
+
+def _schedule(work: Work, new: NewTask) -> Scheduled:
+    record = work.type_record(new.task_type)
+    entry = work.entry(new.identity)
+    if entry.task is not None and entry.task.status.is_live:
+        return _replace(work, new) if new.replace else Scheduled(ScheduleOutcome.EXISTS, entry.task)
+    refusal = _refusal(work, new, record)
+    if refusal is not None:
+        return Scheduled(refusal, entry.task)
+    step = lifecycle.schedule(entry, new, record.task_type, work.now)
+    work.apply(step, new.identity)
+    return Scheduled(ScheduleOutcome.CREATED, step.task)
+
+
+def _refusal(work: Work, new: NewTask, record: TypeRecord) -> ScheduleOutcome | None:
+    if not record.enabled:
+        return ScheduleOutcome.DISABLED
+    if work.pending(new.task_type) >= record.task_type.max_pending:
+        return ScheduleOutcome.FULL
+    if new.owner is not None and new.owner_limit is not None and _owned(work, new, new.owner) >= new.owner_limit:
+        return ScheduleOutcome.QUOTA
+    return None
+
+
+def _owned(work: Work, new: NewTask, owner: str) -> int:
+    # What this very step has made is not yet in the transaction's count: write it first.
+    work.finish()
+    return work.transaction.owned(new.task_type, owner)
+
+
+def _replace(work: Work, new: NewTask) -> Scheduled:
+    """An upsert of a live task changes what the caller names and keeps the rest."""
+    entry = work.entry(new.identity)
+    assert entry.task is not None
+    change = _difference(entry.task, new)
+    if change is None:
+        return Scheduled(ScheduleOutcome.EXISTS, entry.task)
+    step = lifecycle.update(entry, change, work.now)
+    work.apply(step, new.identity)
+    return Scheduled(ScheduleOutcome.UPDATED, step.task)
+
+
+def _difference(task: Task, new: NewTask) -> Change | None:
+    fields: dict[str, object] = {}
+    for name in ("payload", "policy", "max_runs", "expires_at"):
+        if getattr(task, name) != getattr(new, name):
+            fields[name] = getattr(new, name)
+    if new.trigger is not None and new.trigger != task.trigger:
+        fields["trigger"] = new.trigger
+    if new.priority is not None and new.priority != task.priority:
+        fields["priority"] = new.priority
+    if new.trigger is None and new.scheduled_at is not None and new.scheduled_at != task.scheduled_at:
+        fields["scheduled_at"] = new.scheduled_at
+    return Change(task_type=task.task_type, key=task.key, **fields) if fields else None  # pyright: ignore[reportArgumentType]  # the names come from Change itself
+
+
+def touch(work: Work, touches: Sequence[Activity]) -> list[Touched]:
+    work.load(activity.identity for activity in touches)
+    return [_touch(work, activity) for activity in touches]
+
+
+def _touch(work: Work, activity: Activity) -> Touched:
+    record = work.type_record(activity.task_type)
+    touching = activities.touch(
+        work.entry(activity.identity),
+        activity,
+        record.task_type,
+        enabled=record.enabled,
+        pending=work.pending(activity.task_type),
+        now=work.now,
+    )
+    if touching.step is not None:
+        work.apply(touching.step, activity.identity)
+    if touching.touched.outcome is TouchOutcome.COALESCED:
+        work.coalesced(activity.task_type)
+    return touching.touched
+
+
+def update(work: Work, changes: Sequence[Change]) -> list[Reply]:
+    return _each(work, changes, lambda entry, change: lifecycle.update(entry, change, work.now))
+
+
+# --- running it ------------------------------------------------------------------------------------------------------------
+
+
+def claim(work: Work, request: ClaimRequest) -> Claimed:
+    tasks: list[Task] = []
+    next_due: list[Instant] = []
+    for name, limit in request.wants:
+        record = work.types.get(name)
+        if record is None or not record.enabled or limit <= 0:
+            continue
+        taken, more_at = _claim_type(work, record.task_type, limit, request)
+        tasks.extend(taken)
+        if more_at is not None:
+            next_due.append(more_at)
+    # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
+    followers = [task.identity for task in tasks if work.type_of(task.task_type).after]
+    if followers:
+        work.transaction.clear_arrived(followers)
+    return Claimed(tasks, min(next_due, default=None), work.now)
+
+
+def _claim_type(
+    work: Work, task_type: TaskType, limit: int, request: ClaimRequest
+) -> tuple[list[Task], Instant | None]:
+    """Up to `limit` tasks of a type, and when it is worth asking again."""
+    allowance = _Allowance(work, task_type)
+    taken: list[Task] = []
+    for _ in range(CLAIM_ROUNDS):
+        wanted = limit - len(taken)
+        candidates = _candidates(work, task_type, wanted, request.exclude)
+        found = _take_some(work, task_type, candidates[:wanted], allowance, request)
+        taken.extend(found)
+        if len(candidates) < wanted or len(taken) >= limit or allowance.is_spent:
+            break
+        # Write what was parked or skipped, so that the next look finds others.
+        work.finish()
+    allowance.put_back()
+    if allowance.is_spent:
+        return taken, work.now + allowance.wait_ms
+    if len(taken) >= limit:
+        return taken, work.now
+    return taken, work.transaction.next_due(task_type.name, work.now)
+
+
+def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collection[Identity]) -> list[Task]:
+    lanes = [
+        work.adopt(work.transaction.due(task_type.name, priority, work.now, wanted + len(exclude)))
+        for priority in work.transaction.lanes(task_type.name)
+    ]
+    merged = by_rank(lanes, task_type.aging_ms)
+    return [
+        task
+        for task in merged
+        if task.status is TaskStatus.PENDING and not task.parked and task.scheduled_at <= work.now
+        if task.identity not in exclude
+    ]
+
+
+def _take_some(
+    work: Work, task_type: TaskType, candidates: Sequence[Task], allowance: _Allowance, request: ClaimRequest
+) -> list[Task]:
+    holders = _Holders(work, candidates)
+    taken: list[Task] = []
+    tokens = iter(work.transaction.tokens(len(candidates)) if candidates else ())
+    lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
+    for task in candidates:
+        if holders.is_busy(task):
+            work.set_task(serials.park(task))
+            continue
+        if not allowance.grant(task.cost):
+            break
+        lease = Lease(next(tokens), work.now + lease_ms, request.instance, request.claim_id)
+        step = lifecycle.claim(work.entry(task.identity), lease, task_type, work.now)
+        work.apply(step, task.identity)
+        if step.answer is Answer.OK and step.task is not None:
+            holders.add(task)
+            taken.append(step.task)
+        else:
+            allowance.refund(task.cost)
+    return taken
+
+
+class _Holders:
+    """Who runs under the serials of some candidates, kept current while they are claimed."""
+
+    def __init__(self, work: Work, candidates: Sequence[Task]) -> None:
+        pairs = sorted({(task.task_type, task.serial) for task in candidates if task.serial is not None})
+        if pairs:
+            work.transaction.lock_serials(pairs)
+        self._running = {pair: work.transaction.running_under(*pair) for pair in pairs}
+
+    def is_busy(self, task: Task) -> bool:
+        return task.serial is not None and self._running[task.task_type, task.serial] >= task.permits
+
+    def add(self, task: Task) -> None:
+        if task.serial is not None:
+            self._running[task.task_type, task.serial] += 1
+
+
+class _Allowance:
+    """What a type's own token bucket allows; a type without one is allowed everything."""
+
+    def __init__(self, work: Work, task_type: TaskType) -> None:
+        self.is_spent = False
+        self.wait_ms: Millis = 0
+        self._work = work
+        self._limit: RateLimit | None = task_type.rate_limit
+        self._name = f"type:{task_type.name}"
+        self._bucket: Bucket | None = None
+        if self._limit is not None:
+            known = work.transaction.bucket(self._name)
+            self._bucket = buckets.refill(known, rate=self._limit.rate, burst=self._limit.burst, now=work.now)
+
+    def grant(self, cost: int) -> bool:
+        if self._limit is None or self._bucket is None:
+            return True
+        # A cost above the capacity would never be met: it takes the whole bucket instead.
+        cost = min(cost, self._limit.burst)
+        left = buckets.take(self._bucket, cost, self._limit.burst)
+        if left is None:
+            self.is_spent = True
+            self.wait_ms = buckets.wait_for(self._bucket, cost, self._limit.rate)
+            return False
+        self._bucket = left
+        return True
+
+    def refund(self, cost: int) -> None:
+        if self._limit is not None and self._bucket is not None:
+            self._bucket = buckets.take(self._bucket, -min(cost, self._limit.burst), self._limit.burst)
+
+    def put_back(self) -> None:
+        if self._bucket is not None:
+            self._work.transaction.put_bucket(self._name, self._bucket)
+
+
+def abandon(work: Work, instance: str, claim_id: str) -> list[Task]:
+    tasks = work.adopt(work.transaction.claimed(instance, claim_id))
+    released = [
+        Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, reason="abandoned")
+        for task in tasks
+    ]
+    return [reply.task for reply in settle(work, released) if reply.task is not None]
+
+
+def renew(work: Work, renewals: Sequence[Renewal], lease_ms: Millis) -> list[Reply]:
+    until = work.now + lease_ms
+    return _each(work, renewals, lambda entry, renewal: lifecycle.renew(entry, renewal, until))
+
+
+def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
+    return _each(
+        work,
+        settlements,
+        lambda entry, item: lifecycle.settle(entry, item, work.type_of(item.task_type), work.now),
+    )
+
+
+# --- what people ask for -----------------------------------------------------------------------------------------------------
+
+_ASKED: Mapping[Event, Callable[[Entry, TaskType, Instant], Step]] = {
+    Event.PAUSE: lambda entry, _, now: lifecycle.pause(entry, now),
+    Event.RESUME: lifecycle.resume,
+    Event.CANCEL: lifecycle.cancel,
+    Event.RUN_NOW: lambda entry, _, now: lifecycle.run_now(entry, now),
+    Event.REDRIVE: lambda entry, _, now: lifecycle.redrive(entry, now),
+    Event.END: lifecycle.end,
+    Event.PURGE: lambda entry, _, __: lifecycle.purge(entry),
+}
+
+
+def ask(work: Work, requests: Sequence[tuple[Event, Identity]]) -> list[Reply]:
+    work.load(identity for _, identity in requests)
+    replies: list[Reply] = []
+    for event, identity in requests:
+        step = _ask(work, event, identity)
+        work.apply(step, identity)
+        replies.append(Reply(step.answer, step.task))
+    return replies
+
+
+def _ask(work: Work, event: Event, identity: Identity) -> Step:
+    entry = work.entry(identity)
+    if entry.task is None:
+        return Step(Answer.UNKNOWN, None, entry.past)
+    return _ASKED[event](entry, work.type_of(identity.task_type), work.now)
+
+
+def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
+    work.load(identities)
+    for identity in identities:
+        entry = work.entry(identity)
+        work.apply(lifecycle.forgive(entry), identity)
+
+
+# --- duties --------------------------------------------------------------------------------------------------------------------
+
+
+def tick(work: Work, beat: Beat) -> Tick:
+    transaction = work.transaction
+    transaction.beat(beat, work.now)
+    swept_at = transaction.swept_at()
+    transaction.set_swept_at(work.now)
+    reaped: list[Task] = []
+    extended = 0
+    if _nobody_swept(swept_at, beat.lease_ms, work.now):
+        # An outage, a suspended host or a clock that stepped: nobody could renew, so nobody is to blame.
+        extended = transaction.extend_leases(work.now + beat.lease_ms)
+    else:
+        reaped = _reap(work)
+    work.finish()
+    idle = transaction.idle_serials(REAP_PAGE)
+    if idle:
+        work.unpark(idle)
+    return Tick(reaped, extended, _next_due(work, beat.types), work.now)
+
+
+def _nobody_swept(swept_at: Instant | None, lease_ms: Millis, now: Instant) -> bool:
+    return swept_at is None or abs(now - swept_at) > lease_ms // 2
+
+
+def _reap(work: Work) -> list[Task]:
+    reaped: list[Task] = []
+    for task in work.adopt(work.transaction.expired_leases(work.now, REAP_PAGE)):
+        step = lifecycle.reap(work.entry(task.identity), work.type_of(task.task_type), work.now)
+        work.apply(step, task.identity)
+        if step.answer is Answer.OK and step.task is not None:
+            reaped.append(step.task)
+    return reaped
+
+
+def _next_due(work: Work, names: Sequence[str]) -> Instant | None:
+    return min((due for name in names for due in _due_of(work, name)), default=None)
+
+
+def _due_of(work: Work, name: str) -> Iterator[Instant]:
+    record = work.types.get(name)
+    if record is None or not record.enabled:
+        return
+    # Anything due before now counts as due: the dispatcher asks for it and learns from the claim what holds it back.
+    due = work.transaction.next_due(name, 0)
+    if due is not None:
+        yield due
+
+
+def prune(work: Work, run_ttl_ms: Millis, limit: int) -> Purged:
+    transaction = work.transaction
+    ending = work.adopt(transaction.expired(work.now, limit))
+    for task in ending:
+        step = lifecycle.end(work.entry(task.identity), work.type_of(task.task_type), work.now)
+        work.apply(step, task.identity)
+    purging = work.adopt(transaction.purgeable(work.now, limit))
+    for task in purging:
+        work.apply(lifecycle.purge(work.entry(task.identity)), task.identity)
+    work.finish()
+    forgotten = transaction.forget(work.now, limit)
+    runs = transaction.drop_runs(work.now - run_ttl_ms, limit)
+    return Purged(len(ending), len(purging), forgotten, runs)
+
+
+def pump(work: Work, limit: int) -> int:
+    """Taking a completion out of the log and handing it on is one step: a crash delays it and never loses it."""
+    completions = work.transaction.told(limit)
+    followers = [record.task_type for record in work.types.values() if record.task_type.after]
+    for completion in completions:
+        for follower in followers:
+            if completion.task_type in follower.after:
+                _hand_on(work, completion, follower)
+    return len(completions)
+
+
+def _hand_on(work: Work, completion: Completion, follower: TaskType) -> None:
+    identity = Identity(follower.name, completion.key)
+    work.transaction.arrive(identity, completion.task_type)
+    if not set(follower.after) <= work.transaction.arrived(identity):
+        return
+    work.load([identity])
+    entry = work.entry(identity)
+    if entry.task is not None and entry.task.status.is_live:
+        work.apply(lifecycle.touch(entry, follower, work.now), identity)
+        return
+    new = NewTask(
+        task_type=follower.name,
+        key=completion.key,
+        user_id=completion.user_id,
+        device_id=completion.device_id,
+        agent_id=completion.agent_id,
+    )
+    work.apply(lifecycle.schedule(entry, new, follower, work.now), identity)
+
+
+def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
+    bucket = buckets.refill(work.transaction.bucket(name), rate=rate, burst=burst, now=work.now)
+    left = buckets.take(bucket, amount, burst)
+    work.transaction.put_bucket(name, bucket if left is None else left)
+    if left is None:
+        return Taken(0, buckets.wait_for(bucket, amount, rate))
+    return Taken(amount, 0)
+
+
+# --- shared --------------------------------------------------------------------------------------------------------------------
+
+_Item = TypeVar("_Item", Change, Renewal, Settlement)
+
+
+def _each(work: Work, items: Sequence[_Item], step_of: Callable[[Entry, _Item], Step]) -> list[Reply]:
+    work.load(item.identity for item in items)
+    replies: list[Reply] = []
+    for item in items:
+        step = step_of(work.entry(item.identity), item)
+        work.apply(step, item.identity)
+        replies.append(Reply(step.answer, step.task))
+    return replies

@@ -1,0 +1,178 @@
+"""The unit of work: what one atomic step has read and decided, written in one go at its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from rota.clock import Instant
+from rota.core import serial as serials
+from rota.core.lifecycle import Step
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Task, TaskStatus
+from rota.core.task_type import TaskType
+from rota.errors import UnknownTaskType
+from rota.stores.base import TypeRecord
+from rota.stores.transaction import Completion, Transaction, Written
+
+__all__ = ["Work"]
+
+_TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
+
+
+class Work:
+    """Entries as they are after the steps so far, over entries as they were. Two steps on one identity chain."""
+
+    def __init__(self, transaction: Transaction, now: Instant | None = None) -> None:
+        self.transaction = transaction
+        self.now = transaction.now() if now is None else now
+        self.types = transaction.types()
+        self.earliest_due_at: Instant | None = None
+        """The earliest due time that this step has made, for waking whoever waits."""
+        self._before: dict[Identity, Entry] = {}
+        self._after: dict[Identity, Entry] = {}
+        self._runs: list[RunRecord] = []
+        self._completions: list[Completion] = []
+        self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._followed = {name for record in self.types.values() for name in record.task_type.after}
+
+    # --- reading ---
+
+    def load(self, identities: Iterable[Identity]) -> None:
+        missing = {identity for identity in identities if identity not in self._after}
+        if missing:
+            # Rows are always locked in the same order, so that two groups never wait for each other.
+            found = self.transaction.load(sorted(missing))
+            for identity in missing:
+                self._before[identity] = self._after[identity] = found.get(identity, Entry(None, NO_PAST))
+
+    def adopt(self, entries: Iterable[Entry]) -> list[Task]:
+        """Take in entries that the transaction found by other means; the tasks as this step sees them."""
+        tasks: list[Task] = []
+        for entry in entries:
+            assert entry.task is not None
+            identity = entry.task.identity
+            if identity not in self._after:
+                self._before[identity] = self._after[identity] = entry
+            current = self._after[identity].task
+            if current is not None:
+                tasks.append(current)
+        return tasks
+
+    def entry(self, identity: Identity) -> Entry:
+        return self._after[identity]
+
+    def type_of(self, name: str) -> TaskType:
+        return self.type_record(name).task_type
+
+    def type_record(self, name: str) -> TypeRecord:
+        record = self.types.get(name)
+        if record is None:
+            raise UnknownTaskType(f"The store knows no task type {name!r}. Register it first, or check the spelling.")
+        return record
+
+    def pending(self, task_type: str) -> int:
+        """How many tasks of the type wait, with what this step has added and taken."""
+        return self.transaction.pending(task_type) + self._deltas[task_type]["pending"]
+
+    # --- deciding ---
+
+    def apply(self, step: Step, identity: Identity) -> None:
+        """Take over what the lifecycle decided."""
+        self._move(identity, step.entry)
+        for run in step.runs:
+            self._record(run)
+        if step.completed and step.task is not None and identity.task_type in self._followed:
+            task = step.task
+            self._completions.append(Completion(*identity, task.user_id, task.device_id, task.agent_id))
+
+    def set_task(self, task: Task) -> None:
+        """A change that is no step of the lifecycle: a task is parked or un-parked."""
+        self._move(task.identity, Entry(task, self._after[task.identity].past))
+
+    def coalesced(self, task_type: str) -> None:
+        self._deltas[task_type]["coalesced_total"] += 1
+
+    def _move(self, identity: Identity, entry: Entry) -> None:
+        known = self._after[identity]
+        if entry.task is known.task and entry.past is known.past:
+            return
+        before = known.task
+        counters = self._deltas[identity.task_type]
+        if before is not None:
+            counters[before.status] -= 1
+        if entry.task is not None:
+            counters[entry.task.status] += 1
+            if before is None or not before.status.is_live and entry.task.status.is_live:
+                counters["created_total"] += 1
+            self._note_due(entry.task)
+        self._after[identity] = entry
+
+    def _note_due(self, task: Task) -> None:
+        if task.status is TaskStatus.PENDING and not task.parked:
+            known = self.earliest_due_at
+            self.earliest_due_at = task.scheduled_at if known is None else min(known, task.scheduled_at)
+
+    def _record(self, run: RunRecord) -> None:
+        self._runs.append(run)
+        total = _TOTALS.get(run.status)
+        if total is not None:
+            self._deltas[run.task_type][total] += 1
+
+    # --- writing ---
+
+    def finish(self) -> None:
+        """Write everything; then let those in who waited for a serial that is free now."""
+        freed = self._freed_serials()
+        self._write()
+        if freed:
+            self.unpark(freed)
+
+    def unpark(self, freed: Sequence[tuple[str, str]]) -> None:
+        """Let the best that is parked under each serial back into its lane, as many as there are permits free."""
+        self.transaction.lock_serials(freed)
+        for task_type, serial in freed:
+            self._unpark_best(task_type, serial)
+        self._write()
+
+    def _freed_serials(self) -> list[tuple[str, str]]:
+        freed = {
+            (identity.task_type, before.task.serial)
+            for identity, before in self._before.items()
+            if before.task is not None
+            and before.task.serial is not None
+            and serials.stopped_competing(before.task, self._after[identity].task, self.now)
+        }
+        return sorted(freed)
+
+    def _unpark_best(self, task_type: str, serial: str) -> None:
+        running = self.transaction.running_under(task_type, serial)
+        waiting = self.adopt(self.transaction.parked(task_type, serial, limit=1))
+        if not waiting:
+            return
+        free = waiting[0].permits - running
+        if free > 1:
+            waiting = self.adopt(self.transaction.parked(task_type, serial, limit=free))
+        for task in waiting[: max(free, 0)]:
+            self.set_task(serials.unpark(task))
+
+    def _write(self) -> None:
+        changes = [
+            Written(identity, before, self._after[identity])
+            for identity, before in self._before.items()
+            if before is not self._after[identity]
+        ]
+        transaction = self.transaction
+        if changes:
+            transaction.write(changes)
+            self._before = dict(self._after)
+        if self._runs:
+            transaction.log(self._runs)
+            self._runs = []
+        if self._completions:
+            transaction.tell(self._completions)
+            self._completions = []
+        deltas = {name: {k: v for k, v in counts.items() if v} for name, counts in self._deltas.items()}
+        deltas = {name: counts for name, counts in sorted(deltas.items()) if counts}
+        if deltas:
+            transaction.count(deltas)
+            self._deltas.clear()

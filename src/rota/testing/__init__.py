@@ -1,0 +1,16 @@
+"""What tests of an application, of a store and of Rota itself are written with.
+
+    FakeClock           time that moves only when told: `clock.advance("3h")`
+    FaultyStore         a real store that can be down, slow, or lose its replies
+    assert_scheduled    a task is there and due as expected, or the message shows what is there instead
+    run_until_idle      work off everything that is due
+    conformance         the suite that every store passes
+
+The pytest plugin (`rota.testing.plugin`) gives the fixtures `rota_clock`, `rota_store` and `rota_app`.
+"""
+
+from rota.testing.assertions import assert_scheduled, run_until_idle
+from rota.testing.clock import FakeClock
+from rota.testing.faulty import FaultyStore
+
+__all__ = ["FakeClock", "FaultyStore", "assert_scheduled", "run_until_idle"]
