@@ -1,1 +1,166 @@
-"""Rota: the background scheduler for AI applications."""
+"""Rota: the background scheduler for AI applications. Upkeep, scheduled agents and batches on one engine.
+
+A name is imported when it is first used, so that `import rota` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rota.answers import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
+    from rota.app import Rota, TaskHandle
+    from rota.config import Config, load_config
+    from rota.core.outcome import TouchOutcome
+    from rota.core.task import TaskStatus
+    from rota.core.task_type import RateLimit, RetryPolicy, TaskConfig, TaskType, TriggerMode
+    from rota.errors import (
+        IllegalTransition,
+        InvalidConfig,
+        InvalidInput,
+        InvalidTrigger,
+        LeaseLost,
+        LimitExceeded,
+        RotaError,
+        StoreError,
+        StoreUnavailable,
+        UnknownTask,
+        UnknownTaskType,
+    )
+    from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
+    from rota.runtime import Discard, Health, Retry, Run, Snooze
+    from rota.scheduler import (
+        ITaskScheduler,
+        TaskHandler,
+        TaskInfo,
+        TaskScheduler,
+        get_scheduler,
+        init_scheduler,
+        set_scheduler,
+    )
+    from rota.triggers import Explanation
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Config",
+    "Discard",
+    "Explanation",
+    "Health",
+    "ITaskScheduler",
+    "IUserKeyBuilder",
+    "IllegalTransition",
+    "InvalidConfig",
+    "InvalidInput",
+    "InvalidTrigger",
+    "LeaseLost",
+    "LimitExceeded",
+    "RateLimit",
+    "Receipt",
+    "Retry",
+    "RetryPolicy",
+    "Rota",
+    "RotaError",
+    "Run",
+    "RunInfo",
+    "ScheduleInfo",
+    "Snooze",
+    "StoreError",
+    "StoreUnavailable",
+    "TaskConfig",
+    "TaskDetails",
+    "TaskHandle",
+    "TaskHandler",
+    "TaskInfo",
+    "TaskScheduler",
+    "TaskStatus",
+    "TaskType",
+    "Touch",
+    "TouchOutcome",
+    "TriggerMode",
+    "UnknownTask",
+    "UnknownTaskType",
+    "UserKeyBuilder",
+    "UserKeyConfig",
+    "get_scheduler",
+    "init_scheduler",
+    "load_config",
+    "set_scheduler",
+]
+
+_HOMES = {
+    "rota.answers": (
+        "Receipt",
+        "RunInfo",
+        "ScheduleInfo",
+        "TaskDetails",
+        "Touch",
+    ),
+    "rota.app": (
+        "Rota",
+        "TaskHandle",
+    ),
+    "rota.config": (
+        "Config",
+        "load_config",
+    ),
+    "rota.core.outcome": ("TouchOutcome",),
+    "rota.core.task": ("TaskStatus",),
+    "rota.core.task_type": (
+        "RateLimit",
+        "RetryPolicy",
+        "TaskConfig",
+        "TaskType",
+        "TriggerMode",
+    ),
+    "rota.errors": (
+        "IllegalTransition",
+        "InvalidConfig",
+        "InvalidInput",
+        "InvalidTrigger",
+        "LeaseLost",
+        "LimitExceeded",
+        "RotaError",
+        "StoreError",
+        "StoreUnavailable",
+        "UnknownTask",
+        "UnknownTaskType",
+    ),
+    "rota.keys": (
+        "IUserKeyBuilder",
+        "UserKeyBuilder",
+        "UserKeyConfig",
+    ),
+    "rota.runtime": (
+        "Discard",
+        "Health",
+        "Retry",
+        "Run",
+        "Snooze",
+    ),
+    "rota.scheduler": (
+        "ITaskScheduler",
+        "TaskHandler",
+        "TaskInfo",
+        "TaskScheduler",
+        "get_scheduler",
+        "init_scheduler",
+        "set_scheduler",
+    ),
+    "rota.triggers": ("Explanation",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rota' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

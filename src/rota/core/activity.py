@@ -1,12 +1,12 @@
 """What an activity of a user leads to: the checks of DESIGN 5, in their order, as one pure function.
 
-    disabled    the type is off
-    coalesced   a live task already waits or runs: the activity joins it
-    blocked     so many tasks in a row ended failed that the breaker is open
-    full        the type has as many pending tasks as it may have
-    cooldown    it ran less than one interval ago, and the type skips such activity
-    deferred    the same, but the type keeps it: due one interval after the last run
-    created     due one interval from now
+disabled    the type is off
+coalesced   a live task already waits or runs: the activity joins it
+blocked     so many tasks in a row ended failed that the breaker is open
+full        the type has as many pending tasks as it may have
+cooldown    it ran less than one interval ago, and the type skips such activity
+deferred    the same, but the type keeps it: due one interval after the last run
+created     due one interval from now
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Touching(NamedTuple):
     step: lifecycle.Step | None
 
 
-def touch(entry: Entry, activity: Activity, task_type: TaskType, *, enabled: bool, pending: int, now: Instant) -> Touching:
+def touch(
+    entry: Entry, activity: Activity, task_type: TaskType, *, enabled: bool, pending: int, now: Instant
+) -> Touching:
     """Decide what an activity leads to. `pending` is how many tasks of the type wait already."""
     if not enabled:
         return _nothing(TouchOutcome.DISABLED)
@@ -51,7 +53,9 @@ def touch(entry: Entry, activity: Activity, task_type: TaskType, *, enabled: boo
 
 def _was_seen(entry: Entry, activity: Activity) -> bool:
     """Whether a spooled activity is older than the identity's last claim: the run has dealt with it."""
-    return activity.at is not None and entry.past.last_claimed_at is not None and activity.at <= entry.past.last_claimed_at
+    return (
+        activity.at is not None and entry.past.last_claimed_at is not None and activity.at <= entry.past.last_claimed_at
+    )
 
 
 def _join(entry: Entry, activity: Activity, task_type: TaskType, now: Instant) -> Touching:

@@ -38,7 +38,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rota.clock import DAY, Instant, Millis
+from rota.clock import DAY, Instant
 from rota.core.outcome import Answer
 from rota.core.retry import back_off
 from rota.core.task import (
@@ -90,6 +90,9 @@ __all__ = [
 
 MAX_CRASHES = 3
 MAX_SNOOZES = 100
+
+_REPLACED = 0
+"""`claimed_version` of a running task whose trigger was replaced since the claim; versions start at 1."""
 
 
 class Special(StrEnum):
@@ -158,7 +161,7 @@ def breaker_is_open(past: Past, task_type: TaskType, now: Instant) -> bool:
     return past.fail_count >= max(task_type.max_retries, 1) and past.fail_until is not None and now < past.fail_until
 
 
-# --- coming into being -----------------------------------------------------------------------------------------------
+# --- coming into being ----------------------------------------------------------------------------------------------
 
 
 def schedule(entry: Entry, new: NewTask, task_type: TaskType, now: Instant) -> Step:
@@ -232,10 +235,14 @@ def update(entry: Entry, change: Change, now: Instant) -> Step:
         return Step(Answer.OK, changed, entry.past)
     changed = replace(changed, trigger=change.trigger)
     if task.status is _RUNNING:
-        # No next fire is the mark that the run's end reads: the new series starts then.
-        return Step(Answer.OK, replace(changed, next_fire=None), entry.past, _abandoned(task, now))
-    changed = _restart_series(changed, now)
-    return Step(Answer.OK, changed, entry.past, _unclaimed(task, "updated", now))
+        # The run's end reads this mark: the trigger that is written now starts then.
+        marked = replace(changed, next_fire=None, claimed_version=_REPLACED)
+        return Step(Answer.OK, marked, entry.past, _abandoned(task, now))
+    restarted = _restart_series(changed, now)
+    if task.manual and restarted.is_recurring:
+        # A run that somebody asked for still comes; only what follows it is new.
+        restarted = replace(restarted, manual=True, scheduled_at=task.scheduled_at)
+    return Step(Answer.OK, restarted, entry.past, _unclaimed(task, "updated", now))
 
 
 def touch(entry: Entry, task_type: TaskType, now: Instant) -> Step:
@@ -254,7 +261,7 @@ def touch(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     return Step(Answer.OK, touched, entry.past)
 
 
-# --- running -----------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------------------------
 
 
 def claim(entry: Entry, lease: Lease, task_type: TaskType, now: Instant) -> Step:
@@ -265,20 +272,19 @@ def claim(entry: Entry, lease: Lease, task_type: TaskType, now: Instant) -> Step
     if task.expires_at is not None and task.expires_at <= now:
         return end(entry, task_type, now)._replace(answer=Answer.ENDED)
     series = task.series
-    if series is None or task.manual:
+    if series is None or task.manual or task.fire_at is not None:
+        # A retry still belongs to its fire: what passed meanwhile is an overlap, counted when the fire is done with.
         return _take(entry, task, lease, now, ())
-    nominal = task.next_fire if task.fire_at is None else task.fire_at
-    assert nominal is not None, f"{task.identity} recurs but waits for no fire"
-    due = fires.at_claim(series, task.series_policy, nominal, now)
+    assert task.next_fire is not None, f"{task.identity} recurs but waits for no fire"
+    due = fires.at_claim(series, task.series_policy, task.next_fire, now)
     runs = (
-        *_range(task, due.coalesced, RunStatus.COALESCED, "misfire", now),
         *_range(task, due.skipped, RunStatus.SKIPPED, "misfire", now),
+        *_range(task, due.coalesced, RunStatus.COALESCED, "misfire", now),
     )
     if due.fire_at is None:
         return _wait_for(entry, task, due.next_fire, runs, task_type, now)
-    if due.fire_at != nominal:
-        task = replace(task, errors=0, crashes=0, snoozes=0, attempt=0)
-    return _take(entry, replace(task, fire_at=due.fire_at, next_fire=due.next_fire), lease, now, runs)
+    opened = replace(task, fire_at=due.fire_at, opened_at=now, next_fire=due.next_fire)
+    return _take(entry, opened, lease, now, runs)
 
 
 def _take(entry: Entry, task: Task, lease: Lease, now: Instant, runs: tuple[RunRecord, ...]) -> Step:
@@ -333,9 +339,17 @@ def settle(entry: Entry, settlement: Settlement, task_type: TaskType, now: Insta
     if task is None or goes_to(settlement.event, task) is not _LEAVE or task.token != settlement.token:
         return Step(_lost_or_late(task, settlement), task, entry.past)
     if settlement.event is Event.SNOOZE and task.snoozes >= MAX_SNOOZES:
-        error = f"Snoozed {MAX_SNOOZES} times in a row without running."
-        settlement = replace(settlement, event=Event.RETRY, reason="error", error=error)
+        return _snoozed_too_often(entry, task, settlement, task_type, now)
     return _leave(entry, task, settlement, task_type, now)
+
+
+def _snoozed_too_often(entry: Entry, task: Task, settlement: Settlement, task_type: TaskType, now: Instant) -> Step:
+    error = f"Snoozed {MAX_SNOOZES} times in a row without running."
+    failed = replace(settlement, event=Event.RETRY, reason="error", error=error, after_ms=None)
+    step = _leave(entry, task, failed, task_type, now)
+    assert step.task is not None
+    # Whoever lost the reply repeats the snooze, and must find it.
+    return step._replace(task=replace(step.task, last_outcome=Event.SNOOZE))
 
 
 def _lost_or_late(task: Task | None, settlement: Settlement) -> Answer:
@@ -361,7 +375,7 @@ def reap(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     return _leave(entry, task, lost, task_type, now)
 
 
-# --- leaving `running` ---------------------------------------------------------------------------------------------------
+# --- leaving `running` ----------------------------------------------------------------------------------------------
 
 _RUN_STATUS = {
     Event.COMPLETE: RunStatus.SUCCESS,
@@ -385,9 +399,11 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
     run = _run_of(task, settled, counted.reason, now)
     if task.want is Want.CANCEL:
         past = _remember(entry.past, settled, task_type, now, ended=settled.event is Event.COMPLETE)
-        return Step(Answer.OK, _finish(counted, _CANCELLED, task_type, now), past, (run,), settled.event is Event.COMPLETE)
+        return Step(
+            Answer.OK, _finish(counted, _CANCELLED, task_type, now), past, (run,), settled.event is Event.COMPLETE
+        )
     if retry_at is not None:
-        return Step(Answer.OK, _wait_again(counted, retry_at), entry.past, (run,))
+        return Step(Answer.OK, _wait_again(counted, retry_at, now), entry.past, (run,))
     past = _remember(entry.past, settled, task_type, now, ended=True)
     completed = settled.event is Event.COMPLETE
     following, passed = _next_in_series(counted, now)
@@ -438,8 +454,18 @@ def _retry_at(counted: Task, settled: Settlement, task_type: TaskType, now: Inst
             return None
 
 
-def _wait_again(counted: Task, retry_at: Instant) -> Task:
-    return replace(counted, status=_held_back(counted), want=Want.NONE, scheduled_at=retry_at, dirty=False)
+def _wait_again(counted: Task, retry_at: Instant, now: Instant) -> Task:
+    if counted.claimed_version == _REPLACED:
+        series = counted.series
+        if series is None:
+            return _held(_restart_series(counted, now))
+        counted = replace(counted, next_fire=series.next_after(now))
+    return replace(_held(counted), scheduled_at=retry_at)
+
+
+def _held(task: Task) -> Task:
+    """The task waiting again, or paused if that was wanted during the run."""
+    return replace(task, status=_held_back(task), want=Want.NONE, dirty=False)
 
 
 def _held_back(task: Task) -> TaskStatus:
@@ -450,34 +476,36 @@ def _next_in_series(counted: Task, now: Instant) -> tuple[Task | None, tuple[Run
     """The task waiting for its next fire (None if the series is over), and the fires that passed during the run."""
     series = counted.series
     if series is None:
-        return None, ()
+        # A single time that was written during the run is still to come.
+        replaced = counted.claimed_version == _REPLACED
+        return (_held(_restart_series(counted, now)) if replaced else None), ()
     next_fire, passed = _advance(counted, series, now)
     ran = counted.fires_run + (0 if counted.manual else 1)
     over = counted.max_runs is not None and ran >= counted.max_runs
     if over or next_fire is None or (counted.expires_at is not None and next_fire >= counted.expires_at):
         return None, passed
-    waiting = _awaiting(counted, next_fire)
-    return replace(waiting, status=_held_back(counted), want=Want.NONE, fires_run=ran, dirty=False), passed
+    return replace(_held(_awaiting(counted, next_fire)), fires_run=ran), passed
 
 
 def _advance(counted: Task, series: AnyTrigger, now: Instant) -> tuple[Instant | None, tuple[RunRecord, ...]]:
-    if counted.next_fire is None and counted.version != counted.claimed_version:
+    if counted.claimed_version == _REPLACED:
         # Edited during the run: the series that is written now starts now, whatever the old one had in mind.
         return series.next_after(now), ()
     if counted.manual or counted.fire_at is None:
         return counted.next_fire, ()
-    assert counted.claimed_at is not None, f"{counted.identity} ran but was never claimed"
-    after = fires.at_settle(series, counted.series_policy, counted.fire_at, counted.claimed_at, now)
+    assert counted.opened_at is not None, f"{counted.identity} ran but was never claimed"
+    after = fires.at_settle(series, counted.series_policy, counted.fire_at, counted.opened_at, now)
     return after.next_fire, _range(counted, after.overlapped, RunStatus.SKIPPED, "overlap", now)
 
 
 def _follow_up(counted: Task, task_type: TaskType, now: Instant) -> Task:
     """Activity arrived during the run: exactly one more run, whatever the cooldown."""
-    again = replace(counted, status=_held_back(counted), want=Want.NONE, scheduled_at=now + task_type.interval_ms)
     return replace(
-        again,
-        dirty=False,
-        manual=False,
+        _held(counted),
+        scheduled_at=now + task_type.interval_ms,
+        # A series that is over has no fire left that this run could count as.
+        manual=counted.is_recurring,
+        next_fire=None,
         fire_at=None,
         first_activity_at=counted.last_activity_at,
         coalesced=0,
@@ -520,7 +548,7 @@ def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant
     return replace(remembered, fail_count=past.fail_count + 1, fail_until=now + blocked_ms, forget_at=forget_at)
 
 
-# --- what people ask for ---------------------------------------------------------------------------------------------------
+# --- what people ask for --------------------------------------------------------------------------------------------
 
 
 def pause(entry: Entry, now: Instant) -> Step:
@@ -533,7 +561,9 @@ def pause(entry: Entry, now: Instant) -> Step:
         # A wish to cancel is stronger than a wish to pause.
         want = Want.CANCEL if task.want is Want.CANCEL else Want.PAUSE
         return Step(Answer.OK, replace(task, want=want, updated_at=now), entry.past)
-    paused = replace(task, status=_PAUSED, want=Want.NONE, parked=False, manual=False, updated_at=now)
+    # A run that was asked for is dropped where a fire is to come; a series that is over has nothing else to wait for.
+    manual = task.manual and task.next_fire is None
+    paused = replace(task, status=_PAUSED, want=Want.NONE, parked=False, manual=manual, updated_at=now)
     return Step(Answer.OK, paused, entry.past)
 
 
@@ -601,8 +631,8 @@ def forgive(entry: Entry) -> Step:
 
 
 def _revived(task: Task) -> Task:
-    fresh = replace(task, errors=0, crashes=0, snoozes=0, attempt=0, fire_at=None, reason=None, error=None)
-    return replace(fresh, result=None, progress=None, finished_at=None, purge_at=None)
+    fresh = replace(task, errors=0, crashes=0, snoozes=0, attempt=0, reason=None, error=None)
+    return replace(fresh, fire_at=None, opened_at=None, result=None, progress=None, finished_at=None, purge_at=None)
 
 
 def end(entry: Entry, task_type: TaskType, now: Instant) -> Step:
@@ -621,7 +651,7 @@ def purge(entry: Entry) -> Step:
     return Step(Answer.OK, None, entry.past)
 
 
-# --- shared ------------------------------------------------------------------------------------------------------------------
+# --- shared ---------------------------------------------------------------------------------------------------------
 
 
 def _refuse(entry: Entry) -> Step:
@@ -659,6 +689,7 @@ def _awaiting(task: Task, next_fire: Instant) -> Task:
         scheduled_at=_due_at(series, task.series_policy, task.key, next_fire),
         next_fire=next_fire,
         fire_at=None,
+        opened_at=None,
         manual=False,
         parked=False,
         errors=0,
@@ -673,7 +704,8 @@ def _restart_series(task: Task, now: Instant) -> Task:
     assert task.trigger is not None
     trigger = decode_trigger(task.trigger)
     if isinstance(trigger, Once):
-        return replace(task, scheduled_at=trigger.at, next_fire=None, fire_at=None)
+        once = replace(task, scheduled_at=trigger.at, next_fire=None, fire_at=None, manual=False)
+        return replace(once, errors=0, crashes=0, snoozes=0, attempt=0)
     first = trigger.next_after(now)
     return task if first is None else _awaiting(task, first)
 
@@ -689,9 +721,11 @@ def _abandoned(task: Task, now: Instant) -> tuple[RunRecord, ...]:
 def _unclaimed(task: Task, reason: str, now: Instant) -> tuple[RunRecord, ...]:
     """A record for the fires that were due but will not be run, because the series was changed or stopped."""
     series = task.series
-    if series is None or task.next_fire is None or task.next_fire > now:
+    # Fires at or after its end are none of its own.
+    until = now if task.expires_at is None else min(now, task.expires_at - 1)
+    if series is None or task.next_fire is None or task.next_fire > until:
         return ()
-    span = fires.count_fires(series, task.next_fire - 1, now)
+    span = fires.count_fires(series, task.next_fire - 1, until)
     return _range(task, span, RunStatus.SKIPPED, reason, now)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rota.clock import Instant
 from rota.core.task import Task
 
-__all__ = ["Answer", "Reply", "Scheduled", "ScheduleOutcome", "Touched", "TouchOutcome"]
+__all__ = ["Answer", "Reply", "ScheduleOutcome", "Scheduled", "TouchOutcome", "Touched"]
 
 
 class Answer(StrEnum):

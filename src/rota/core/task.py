@@ -109,8 +109,9 @@ class Identity(NamedTuple):
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One identity's live or finished work.
 
-    `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire it waits for and `fire_at`
-    the one being run or retried; the due time differs from it by jitter, back-off or a manual run.
+    `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, `fire_at`
+    the one being run or retried, and `opened_at` when that one was first claimed. The due time differs from the fire
+    by jitter, back-off or a manual run.
     """
 
     task_type: str
@@ -135,6 +136,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     policy: str | None = None
     version: int = 1
     fire_at: Instant | None = None
+    opened_at: Instant | None = None
     next_fire: Instant | None = None
     fires_run: int = 0
     max_runs: int | None = None
@@ -274,12 +276,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str
     key: str
     trigger: str | msgspec.UnsetType = msgspec.UNSET
-    policy: str | None | msgspec.UnsetType = msgspec.UNSET
+    policy: str | msgspec.UnsetType | None = msgspec.UNSET
     scheduled_at: Instant | msgspec.UnsetType = msgspec.UNSET
-    payload: str | None | msgspec.UnsetType = msgspec.UNSET
+    payload: str | msgspec.UnsetType | None = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
-    max_runs: int | None | msgspec.UnsetType = msgspec.UNSET
-    expires_at: Instant | None | msgspec.UnsetType = msgspec.UNSET
+    max_runs: int | msgspec.UnsetType | None = msgspec.UNSET
+    expires_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
 
     @property
     def identity(self) -> Identity:

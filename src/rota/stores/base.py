@@ -335,9 +335,7 @@ class Store(ABC):
         """Until something may be due earlier than was known, at most `timeout_ms`. True if poked."""
 
     @abstractmethod
-    async def take(
-        self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None
-    ) -> Taken:
+    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
         """Take from a token bucket, all or nothing; a negative amount gives back. More than `burst`: refused."""
 
     @abstractmethod

@@ -52,23 +52,26 @@ class Batcher(Generic[Item, Result]):
         self._waiting: deque[_Call[Item, Result]] = deque()
         self._groups: set[asyncio.Task[None]] = set()
 
-    async def submit(self, items: Sequence[Item], timeout: float) -> list[Result]:
-        """The results of these items, in order. More than a group's worth is split, each part atomic by itself."""
+    async def submit(self, items: Sequence[Item], seconds: float) -> list[Result]:
+        """The results of these items, in order. More than a group's worth is split, each part atomic by itself.
+
+        After `seconds` the caller is told that the store is away; the group goes on.
+        """
         if len(items) <= MAX_GROUP:
-            return await self._submit(items, timeout)
+            return await self._submit(items, seconds)
         results: list[Result] = []
         for start in range(0, len(items), MAX_GROUP):
-            results += await self._submit(items[start : start + MAX_GROUP], timeout)
+            results += await self._submit(items[start : start + MAX_GROUP], seconds)
         return results
 
-    async def _submit(self, items: Sequence[Item], timeout: float) -> list[Result]:
+    async def _submit(self, items: Sequence[Item], seconds: float) -> list[Result]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
         size_of = self._size_of
         size = size_of(items[0]) if len(items) == 1 else sum(map(size_of, items))
         self._waiting.append(_Call(items, size, future))
         self._start_groups()
-        timer = loop.call_later(timeout, _give_up, future, timeout)
+        timer = loop.call_later(seconds, _give_up, future, seconds)
         try:
             return await future
         finally:
@@ -129,8 +132,8 @@ def _answer(future: asyncio.Future[list[Result]], results: list[Result | Excepti
     future.set_result(answers)
 
 
-def _give_up(future: asyncio.Future[list[Result]], timeout: float) -> None:
+def _give_up(future: asyncio.Future[list[Result]], seconds: float) -> None:
     if not future.done():
         future.set_exception(
-            StoreUnavailable(f"The store did not answer within {timeout:g} s. Whether the call took effect is not known.")
+            StoreUnavailable(f"The store did not answer within {seconds:g} s. Whether the call took effect is unknown.")
         )

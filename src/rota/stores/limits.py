@@ -72,7 +72,9 @@ def check_renewal(renewal: Renewal) -> None:
 def check_settlement(settlement: Settlement) -> None:
     check_identity(settlement.identity)
     if settlement.event not in _SETTLING:
-        raise InvalidInput(f"A run cannot be settled by {settlement.event!r}. Use one of: {', '.join(sorted(_SETTLING))}.")
+        raise InvalidInput(
+            f"A run cannot be settled by {settlement.event!r}. Use one of: {', '.join(sorted(_SETTLING))}."
+        )
     for name in ("reason", "error", "result"):
         _check_text(name, getattr(settlement, name) or "")
 
@@ -80,7 +82,9 @@ def check_settlement(settlement: Settlement) -> None:
 def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
     _check_short("bucket", bucket)
     if rate <= 0 or burst < 1:
-        raise InvalidInput(f"The bucket {bucket!r} has rate {rate} and burst {burst}; rate must be over 0, burst at least 1.")
+        raise InvalidInput(
+            f"The bucket {bucket!r} has rate {rate} and burst {burst}; rate must be over 0, burst at least 1."
+        )
     if amount > burst:
         raise LimitExceeded(f"{amount} can never be taken from the bucket {bucket!r}: it holds {burst} at most.")
 
@@ -106,7 +110,7 @@ def _check_payload(payload: str | None) -> None:
     size = len(payload.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise LimitExceeded(
-            f"The payload has {size:,} bytes; {MAX_PAYLOAD_BYTES:,} is the limit. Store it elsewhere and pass a reference."
+            f"The payload has {size:,} bytes; {MAX_PAYLOAD_BYTES:,} is the limit. Keep it elsewhere, pass a reference."
         )
 
 
@@ -125,7 +129,9 @@ def _check_text(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{name} is not valid Unicode at position {error.start}. Remove the lone surrogate.") from None
+        raise InvalidInput(
+            f"{name} is not valid Unicode at position {error.start}. Remove the lone surrogate."
+        ) from None
 
 
 def _check_priority(priority: int) -> None:

@@ -190,9 +190,7 @@ class MemoryTransaction:
 
     def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
         aging_ms = self._types[task_type].task_type.aging_ms
-        waiting = [
-            task for task in self._parked() if task.task_type == task_type and task.serial == serial
-        ]
+        waiting = [task for task in self._parked() if task.task_type == task_type and task.serial == serial]
         waiting.sort(key=lambda task: rank(task, aging_ms))
         return self._entries(waiting[:limit])
 

@@ -164,7 +164,12 @@ class TransactionalStore(Store):
         return await self._work(lambda work: verbs.abandon(work, instance, claim_id), now)
 
     def renew(
-        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT
+        self,
+        renewals: Sequence[Renewal],
+        lease_ms: Millis,
+        *,
+        now: Instant | None = None,
+        timeout: float = CALL_TIMEOUT,
     ) -> list[Reply]:
         for renewal in renewals:
             limits.check_renewal(renewal)
@@ -204,9 +209,7 @@ class TransactionalStore(Store):
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
         return await self._work(lambda work: verbs.pump(work, limit), now)
 
-    async def take(
-        self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None
-    ) -> Taken:
+    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
         limits.check_take(bucket, amount, rate, burst)
         return await self._work(lambda work: verbs.take(work, bucket, amount, rate, burst), now)
 

@@ -31,6 +31,7 @@ from rota.core.task import (
     TaskStatus,
 )
 from rota.core.task_type import RateLimit, TaskType
+from rota.errors import LimitExceeded
 from rota.stores.base import Beat, Claimed, ClaimRequest, Purged, Taken, Tick, TypeRecord
 from rota.stores.transaction import Completion
 from rota.stores.work import Work
@@ -58,7 +59,7 @@ CLAIM_ROUNDS = 20
 """How often a claim looks again after it had to park what it found: a bound on one step's work."""
 
 
-# --- types -------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------------------------
 
 
 def put_types(work: Work, types: Sequence[TaskType]) -> list[TypeRecord]:
@@ -85,12 +86,23 @@ def override_type(work: Work, name: str, overrides: Mapping[str, bool | None]) -
     return record
 
 
-# --- making work ---------------------------------------------------------------------------------------------------------
+# --- making work ----------------------------------------------------------------------------------------------------
 
 
 def schedule(work: Work, tasks: Sequence[NewTask]) -> list[Scheduled]:
     work.load(new.identity for new in tasks)
+    for new in tasks:
+        _check_cost(new, work.type_of(new.task_type))
     return [_schedule(work, new) for new in tasks]
+
+
+def _check_cost(new: NewTask, task_type: TaskType) -> None:
+    limit = task_type.rate_limit
+    if limit is not None and new.cost > limit.burst:
+        raise LimitExceeded(
+            f"The cost of {new.identity} is {new.cost}, but rate_limit.burst of its type is {limit.burst}: it could"
+            " never start. Lower the cost or raise the burst."
+        )
 
 
 def _schedule(work: Work, new: NewTask) -> Scheduled:
@@ -174,7 +186,7 @@ def update(work: Work, changes: Sequence[Change]) -> list[Reply]:
     return _each(work, changes, lambda entry, change: lifecycle.update(entry, change, work.now))
 
 
-# --- running it ------------------------------------------------------------------------------------------------------------
+# --- running it -----------------------------------------------------------------------------------------------------
 
 
 def claim(work: Work, request: ClaimRequest) -> Claimed:
@@ -210,6 +222,10 @@ def _claim_type(
             break
         # Write what was parked or skipped, so that the next look finds others.
         work.finish()
+    else:
+        # The bound on one step is reached, and more may be due behind what was parked: worth asking again at once.
+        allowance.put_back()
+        return taken, work.now
     allowance.put_back()
     if allowance.is_spent:
         return taken, work.now + allowance.wait_ms
@@ -331,7 +347,7 @@ def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
     )
 
 
-# --- what people ask for -----------------------------------------------------------------------------------------------------
+# --- what people ask for --------------------------------------------------------------------------------------------
 
 _ASKED: Mapping[Event, Callable[[Entry, TaskType, Instant], Step]] = {
     Event.PAUSE: lambda entry, _, now: lifecycle.pause(entry, now),
@@ -368,7 +384,7 @@ def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
         work.apply(lifecycle.forgive(entry), identity)
 
 
-# --- duties --------------------------------------------------------------------------------------------------------------------
+# --- duties ---------------------------------------------------------------------------------------------------------
 
 
 def tick(work: Work, beat: Beat) -> Tick:
@@ -473,7 +489,7 @@ def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
     return Taken(amount, 0)
 
 
-# --- shared --------------------------------------------------------------------------------------------------------------------
+# --- shared ---------------------------------------------------------------------------------------------------------
 
 _Item = TypeVar("_Item", Change, Renewal, Settlement)
 

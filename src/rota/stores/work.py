@@ -102,7 +102,7 @@ class Work:
             counters[before.status] -= 1
         if entry.task is not None:
             counters[entry.task.status] += 1
-            if before is None or not before.status.is_live and entry.task.status.is_live:
+            if before is None or (not before.status.is_live and entry.task.status.is_live):
                 counters["created_total"] += 1
             self._note_due(entry.task)
         self._after[identity] = entry

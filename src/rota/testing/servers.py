@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
@@ -94,7 +95,11 @@ class _Running:
     def __enter__(self) -> PostgresServer:
         try:
             import psycopg
-            from pgserver.postgres_server import get_server
+
+            with warnings.catch_warnings():
+                # A host without a login session has no such directory; the wheel then uses one under /tmp.
+                warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+                from pgserver.postgres_server import get_server
         except ImportError as error:
             raise ServerAbsent(f"PostgreSQL cannot be started: {error}. Install rota[dev].") from error
         try:

@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ class Backend(ABC):
     def is_conflict(self, error: DBAPIError) -> bool:
         """Whether a transaction merely lost a race and may be run again."""
 
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse what can be seen to be wrong before the first connection is made."""
+
+    @abstractmethod
     def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
         """Call `poke` on the loop whenever another instance makes something due soon."""
 
@@ -65,7 +71,7 @@ def backend_for(url: str, clock: Clock | None) -> Backend:
     return PostgresBackend(parsed, clock)
 
 
-# --- SQLite ----------------------------------------------------------------------------------------------------------------
+# --- SQLite ---------------------------------------------------------------------------------------------------------
 
 _SYNCHRONOUS = ("FULL", "NORMAL", "OFF", "EXTRA")
 
@@ -84,7 +90,9 @@ class SqliteBackend(Backend):
         self.name = url.render_as_string()
         self._synchronous = str(url.query.get("synchronous", "FULL")).upper()
         if self._synchronous not in _SYNCHRONOUS:
-            raise InvalidConfig(f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}.")
+            raise InvalidConfig(
+                f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}."
+            )
         self._path = Path(path)
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
@@ -121,7 +129,6 @@ class SqliteBackend(Backend):
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        self._check_folder()
         with self.engine.begin() as connection:
             yield connection
 
@@ -130,7 +137,7 @@ class SqliteBackend(Backend):
         with self._reader.begin() as connection:
             yield connection
 
-    def _check_folder(self) -> None:
+    def check(self) -> None:
         if not self._path.parent.is_dir():
             raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
 
@@ -147,12 +154,15 @@ class SqliteBackend(Backend):
     def is_conflict(self, error: DBAPIError) -> bool:
         return False
 
+    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
+        """Nobody tells: `has_changed` looks."""
+
     def close(self) -> None:
         self.engine.dispose()
         self._reader.dispose()
 
 
-# --- PostgreSQL --------------------------------------------------------------------------------------------------------------
+# --- PostgreSQL -----------------------------------------------------------------------------------------------------
 
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 """Serialisation failure, deadlock, lock not available."""
@@ -169,10 +179,8 @@ class PostgresBackend(Backend):
     must_look = False
 
     def __init__(self, url: URL, clock: Clock | None) -> None:
-        try:
-            import psycopg  # noqa: F401  # only to say clearly that the extra is missing
-        except ImportError:
-            raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.") from None
+        if find_spec("psycopg") is None:
+            raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
         self.name = url.render_as_string(hide_password=True)
         self._url = url.set(drivername="postgresql+psycopg")
         # Channels belong to a database, schemas to us: two schemas in one database must not wake each other.
@@ -180,11 +188,20 @@ class PostgresBackend(Backend):
         self._channel = f"rota_{schema}"[:63]
         self.dialect = Postgres(self._channel, clock)
         self.engine = create_engine(
-            self._url, poolclass=QueuePool, pool_size=self.writers + 1, max_overflow=1, pool_timeout=4, pool_recycle=1_800
+            self._url,
+            paramstyle="format",
+            poolclass=QueuePool,
+            pool_size=self.writers + 1,
+            max_overflow=1,
+            pool_timeout=4,
+            pool_recycle=1_800,
         )
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
         event.listen(self.engine, "connect", self._connected)
+
+    def check(self) -> None:
+        """Only connecting tells."""
 
     @staticmethod
     def _connected(connection: Any, _record: Any) -> None:
@@ -240,5 +257,3 @@ class PostgresBackend(Backend):
         if self._listener is not None:
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
-
-

@@ -12,14 +12,17 @@ from typing import Any
 from msgspec.structs import astuple, fields
 from sqlalchemy import Column
 
-from rota.core.task import Entry, Event, Past, RunRecord, RunStatus, Task, TaskStatus, Want
+from rota.core.task import Entry, Event, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Want
 from rota.stores.sql.tables import run_logs, tasks
 
-__all__ = ["ENTRY_COLUMNS", "RUN_COLUMNS", "decode_entry", "decode_run", "encode_entry", "encode_run"]
+__all__ = ["BLANK", "ENTRY_COLUMNS", "RUN_COLUMNS", "decode_entry", "decode_run", "encode_entry", "encode_run"]
 
 _TASK_FIELDS = tuple(field.name for field in fields(Task))
 _PAST_FIELDS = tuple(field.name for field in fields(Past))
 _TASK_WIDTH = len(_TASK_FIELDS)
+
+# Rows are written by position: the table's columns must stand in the order of the fields.
+assert tuple(tasks.c.keys()) == (*_TASK_FIELDS, *_PAST_FIELDS), "scheduled_tasks and Task have drifted apart"
 
 ENTRY_COLUMNS: tuple[Column[Any], ...] = tuple(tasks.c[name] for name in (*_TASK_FIELDS, *_PAST_FIELDS))
 
@@ -49,11 +52,11 @@ _STATUS_AT, _WANT_AT, _OUTCOME_AT = _AT["status"], _AT["want"], _AT["last_outcom
 _FLAGS_AT = (_AT["parked"], _AT["manual"], _AT["dirty"])
 
 
-def encode_entry(entry: Entry) -> list[Value]:
+def encode_entry(identity: Identity, entry: Entry) -> list[Value]:
     """The values of ENTRY_COLUMNS. Without a task everything but the identity is back at its default."""
     task = entry.task
     if task is None:
-        return [*_BLANK, *astuple(entry.past)]
+        return [*identity, *BLANK[2:_TASK_WIDTH], *astuple(entry.past)]
     values: list[Value] = [*astuple(task), *astuple(entry.past)]
     # Drivers take plain values: an enum may be written by its name, a bool not at all.
     values[_STATUS_AT] = task.status.value
@@ -66,28 +69,31 @@ def encode_entry(entry: Entry) -> list[Value]:
 
 def _blank() -> list[Value]:
     blank = Task(task_type="", key="", status=TaskStatus.PENDING, scheduled_at=0, created_at=0, updated_at=0)
-    values = encode_entry(Entry(blank, Past()))[:_TASK_WIDTH]
-    for name in ("status", "scheduled_at", "created_at", "updated_at"):
+    values = encode_entry(blank.identity, Entry(blank, Past()))
+    for name in ("task_type", "key", "status", "scheduled_at", "created_at", "updated_at"):
         values[_TASK_FIELDS.index(name)] = None
     return values
 
 
-_BLANK: list[Value] = []
-_BLANK.extend(_blank())
+BLANK: list[Value] = _blank()
+"""A row of nothing but defaults."""
 
 _RUN_FIELDS = tuple(field.name for field in fields(RunRecord) if field.name != "run_id")
 _RUN_ID_AT = tuple(field.name for field in fields(RunRecord)).index("run_id")
 _RUN_STATUS_AT = _RUN_FIELDS.index("status")
 _RUN_STATUS = {status.value: status for status in RunStatus}
 
+assert tuple(run_logs.c.keys()) == ("id", *_RUN_FIELDS), "task_run_logs and RunRecord have drifted apart"
+
 RUN_COLUMNS: tuple[Column[Any], ...] = (run_logs.c.id, *(run_logs.c[name] for name in _RUN_FIELDS))
 
 
-def encode_run(run: RunRecord) -> dict[str, Value]:
-    values = list(astuple(run))
+def encode_run(run: RunRecord) -> list[Value]:
+    """The values of RUN_COLUMNS but the id, which the database gives."""
+    values: list[Value] = list(astuple(run))
     del values[_RUN_ID_AT]
     values[_RUN_STATUS_AT] = run.status.value
-    return dict(zip(_RUN_FIELDS, values, strict=True))
+    return values
 
 
 def decode_run(row: Sequence[Any]) -> RunRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -13,6 +13,9 @@ from sqlalchemy.types import Text
 from rota.clock import Clock, Instant
 
 __all__ = ["Dialect", "Postgres", "Sqlite"]
+
+
+AnySelect = TypeVar("AnySelect", bound=Select[Any])
 
 
 class Dialect(Protocol):
@@ -33,7 +36,7 @@ class Dialect(Protocol):
         ...
 
     @staticmethod
-    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
         """The query, holding its rows until the transaction ends; or passing over those that others hold."""
         ...
 
@@ -68,7 +71,7 @@ class Sqlite:
         return json.dumps(list(keys))
 
     @staticmethod
-    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
         return query
 
     def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
@@ -109,7 +112,7 @@ class Postgres:
         return list(keys)
 
     @staticmethod
-    def locked(query: Select[Any], *, pass_over: bool = False) -> Select[Any]:
+    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
         return query.with_for_update(skip_locked=pass_over)
 
     def lock_names(self, connection: Connection, names: Sequence[str]) -> None:

@@ -27,7 +27,9 @@ _STAMP = text("INSERT INTO alembic_version (version_num) VALUES (:head)")
 def prepare(connection: Connection) -> None:
     """Create or migrate, inside the caller's transaction; others wait for it."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('rota:schema:' || current_schema(), 0))"))
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(hashtextextended('rota:schema:' || current_schema(), 0))")
+        )
     present = set(inspect(connection).get_table_names())
     if "alembic_version" not in present:
         _create(connection)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, select, tuple_
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from rota.clock import Clock, Millis
@@ -55,11 +55,12 @@ class SqlStore(TransactionalStore):
     async def open(self) -> None:
         if self._writers is not None:
             return
+        self._backend.check()
         self._poked.clear()
         self._writers = ThreadPoolExecutor(self._backend.writers, thread_name_prefix="rota-store")
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-store-read")
         try:
-            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), timeout=60)
+            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=60)
         except BaseException:
             await self.close()
             raise
@@ -96,15 +97,15 @@ class SqlStore(TransactionalStore):
             raise StoreUnavailable(f"The store {self._name} is not open. Use it inside `async with`, or open it first.")
         return pool
 
-    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], timeout: float = CALL_TIMEOUT) -> T:
+    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float = CALL_TIMEOUT) -> T:
         """Wait for a thread, but never cancel what it does: a transaction is finished or rolled back, not dropped."""
         work: Future[T] = pool.submit(function)
         waiting = asyncio.wrap_future(work)
-        done, _ = await asyncio.wait([waiting], timeout=timeout)
+        done, _ = await asyncio.wait([waiting], timeout=seconds)
         if not done:
             waiting.add_done_callback(_look_away)
             raise StoreUnavailable(
-                f"The store {self._name} did not answer within {timeout:g} s. Whether the call took effect is not known."
+                f"The store {self._name} did not answer within {seconds:g} s. Whether the call took effect is unknown."
             )
         return waiting.result()
 
@@ -200,8 +201,10 @@ class SqlStore(TransactionalStore):
             return []
 
         def run(connection: Connection) -> list[Task | None]:
-            query = select(*ENTRY_COLUMNS).where(tuple_(tables.tasks.c.task_type, tables.tasks.c.key).in_(wanted))
-            found = {Identity(row[0], row[1]): decode_entry(row).task for row in connection.execute(query)}
+            identity = tuple_(tables.tasks.c.task_type, tables.tasks.c.key)
+            query = select(*ENTRY_COLUMNS).where(identity.in_(wanted))
+            entries = [decode_entry(row) for row in connection.execute(query)]
+            found = {entry.task.identity: entry.task for entry in entries if entry.task is not None}
             return [found.get(identity) for identity in wanted]
 
         return await self._read(run)
@@ -209,7 +212,7 @@ class SqlStore(TransactionalStore):
     async def find(self, query: TaskQuery) -> Page[Task]:
         check_page(query.limit)
         c = tables.tasks.c
-        conditions = [c.status.is_not(None)]
+        conditions: list[ColumnElement[bool]] = [c.status.is_not(None)]
         for column, value in ((c.task_type, query.task_type), (c.user_id, query.user_id), (c.owner, query.owner)):
             if value is not None:
                 conditions.append(column == value)
@@ -225,7 +228,7 @@ class SqlStore(TransactionalStore):
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_page(query.limit)
         c = tables.run_logs.c
-        conditions = [c.id > 0]
+        conditions: list[ColumnElement[bool]] = [c.id > 0]
         for column, value in ((c.task_type, query.task_type), (c.key, query.key), (c.user_id, query.user_id)):
             if value is not None:
                 conditions.append(column == value)
@@ -276,5 +279,3 @@ def _look_away(future: asyncio.Future[Any]) -> None:
     """The caller has been told already; an error that comes later is nobody's surprise."""
     if not future.cancelled():
         future.exception()
-
-

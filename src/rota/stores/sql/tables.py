@@ -47,7 +47,9 @@ _RowId = BigInteger().with_variant(Integer, "sqlite")
 token_sequence = Sequence("task_token_seq", metadata=metadata)
 """Tokens on PostgreSQL; SQLite, which has one writer, counts in the table `sequences`."""
 
-sequences = Table("sequences", metadata, Column("name", Text, primary_key=True), Column("value", BigInteger, nullable=False))
+sequences = Table(
+    "sequences", metadata, Column("name", Text, primary_key=True), Column("value", BigInteger, nullable=False)
+)
 
 meta = Table("meta", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
 
@@ -83,6 +85,7 @@ tasks = Table(
     Column("policy", Text),
     Column("version", BigInteger, nullable=False, server_default="1"),
     Column("fire_at", BigInteger),
+    Column("opened_at", BigInteger),
     Column("next_fire", BigInteger),
     Column("fires_run", BigInteger, nullable=False, server_default="0"),
     Column("max_runs", BigInteger),
@@ -117,6 +120,7 @@ tasks = Table(
     Column("fail_until", BigInteger),
     Column("last_claimed_at", BigInteger),
     Column("forget_at", BigInteger),
+    sqlite_with_rowid=False,
 )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import compress, groupby
+from operator import ne
 from typing import Any
 
 import msgspec
@@ -17,17 +18,21 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
+    Table,
     and_,
     bindparam,
     delete,
     func,
     insert,
     literal_column,
+    null,
     or_,
     select,
     update,
 )
+from sqlalchemy import Dialect as SqlDialect
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket
@@ -36,7 +41,7 @@ from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.stores.base import Beat, Instance, TypeRecord
 from rota.stores.sql import tables
-from rota.stores.sql.codec import ENTRY_COLUMNS, decode_entry, encode_entry, encode_run
+from rota.stores.sql.codec import BLANK, ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, encode_entry, encode_run
 from rota.stores.sql.dialect import Dialect
 from rota.stores.sql.tables import tasks
 from rota.stores.transaction import Completion, Written
@@ -51,8 +56,9 @@ _IS_WAITING = _c.status.in_([literal_column("'pending'"), literal_column("'pause
 _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'"), literal_column("'paused'")])
 _ENTRY = select(*ENTRY_COLUMNS)
 _NAMES = tuple(column.name for column in ENTRY_COLUMNS)
-_FIRST_VALUE = 2
-"""The identity (type and key) comes first and never changes."""
+_COLUMNS_AT = range(len(ENTRY_COLUMNS))
+
+Values = list[Any]
 
 
 class SqlTransaction:
@@ -62,10 +68,12 @@ class SqlTransaction:
         self.new_lanes: set[tuple[str, int]] = set()
         """Lanes that were written for the first time: the store remembers them once this transaction is committed."""
         self._connection = connection
+        self._database = connection.dialect.name
         self._dialect = dialect
         self._shard = shard % dialect.count_shards
         self._known_lanes = known_lanes
         self._pending: dict[str, int] = {}
+        self._rows: dict[Identity, Sequence[Any]] = {}
 
     def now(self) -> Instant:
         return self._dialect.now(self._connection)
@@ -77,7 +85,12 @@ class SqlTransaction:
         return self._connection.execute(statement, parameters).all()
 
     def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
-        return [decode_entry(row) for row in self._all(statement, parameters)]
+        return [self._entry(row) for row in self._all(statement, parameters)]
+
+    def _entry(self, row: Sequence[Any]) -> Entry:
+        """What the row says. The row is kept: what is written later is compared with it."""
+        self._rows[Identity(row[0], row[1])] = row
+        return decode_entry(row)
 
     # --- identities ---
 
@@ -86,44 +99,49 @@ class SqlTransaction:
         for task_type, group in groupby(sorted(identities), key=lambda identity: identity.task_type):
             keys = self._dialect.keys([identity.key for identity in group])
             for row in self._all(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
-                found[Identity(row[0], row[1])] = decode_entry(row)
+                found[Identity(row[0], row[1])] = self._entry(row)
         return found
 
     def write(self, changes: Sequence[Written]) -> None:
-        inserted: list[dict[str, object]] = []
+        inserted: defaultdict[Executable, list[Values]] = defaultdict(list)
+        updated: defaultdict[Executable, list[Values]] = defaultdict(list)
         removed: list[Identity] = []
-        updated: defaultdict[tuple[int, ...], list[dict[str, object]]] = defaultdict(list)
-        for change in sorted(changes, key=lambda change: change.identity):
-            if _is_nothing(change.before):
-                inserted.append(dict(zip(_NAMES, encode_entry(change.after), strict=True)))
-            elif _is_nothing(change.after):
-                removed.append(change.identity)
-            else:
-                columns, values = _difference(change)
-                if columns:
-                    updated[columns].append(values)
-            self._note_lane(change)
-        if inserted:
-            self._connection.execute(_INSERT, inserted)
-        for columns, rows in updated.items():
-            self._connection.execute(_update_statement(columns), rows)
+        for identity, _, after in sorted(changes, key=lambda change: change.identity):
+            row = self._rows.get(identity)
+            if _is_nothing(after):
+                if self._rows.pop(identity, None) is not None:
+                    removed.append(identity)
+                continue
+            values = self._rows[identity] = encode_entry(identity, after)
+            changed = tuple(compress(_COLUMNS_AT, map(ne, BLANK if row is None else row, values)))
+            # A NULL is written into the statement's text: SQLite's driver is slow in binding one.
+            nulls = tuple(at for at in changed if values[at] is None)
+            given = [values[at] for at in changed if values[at] is not None]
+            if row is None:
+                inserted[_insert_statement(changed)].append(given)
+            elif changed:
+                updated[_update_statement(changed, nulls)].append([*given, *identity])
+            self._note_lane(after)
+        for statement, rows in (*inserted.items(), *updated.items()):
+            self._execute_many(statement, rows)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         self._write_lanes()
 
-    def _note_lane(self, change: Written) -> None:
-        task = change.after.task
+    def _execute_many(self, statement: Executable, rows: list[Values]) -> None:
+        """Hand rows straight to the driver: a task is written three times in its life, and SQLAlchemy's handling of
+        named parameters costs more than SQLite's writing of the row."""
+        self._connection.exec_driver_sql(_sql_text(statement, self._connection.dialect), list(map(tuple, rows)))
+
+    def _note_lane(self, after: Entry) -> None:
+        task = after.task
         if task is not None and (task.task_type, task.priority) not in self._known_lanes:
             self.new_lanes.add((task.task_type, task.priority))
 
     def _write_lanes(self) -> None:
         if self.new_lanes:
             rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(self.new_lanes)]
-            self._connection.execute(self._upsert(tables.lanes).on_conflict_do_nothing(), rows)
-
-    def _upsert(self, table: Any) -> Any:
-        # The two dialects spell ON CONFLICT alike, but SQLAlchemy keeps it apart.
-        return (sqlite if self._connection.dialect.name == "sqlite" else postgresql).insert(table)
+            self._connection.execute(_insert_new(self._database, tables.lanes), rows)
 
     def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         parameters = {"task_type": task_type, "priority": priority, "now": now, "limit": limit}
@@ -198,12 +216,10 @@ class SqlTransaction:
             "config": encode_task_type(record.task_type),
             "overrides": msgspec.json.encode(record.overrides).decode(),
         }
-        self._put(tables.task_types, ["name"], row)
+        self._put(tables.task_types, row)
 
-    def _put(self, table: Any, key: Sequence[str], row: Mapping[str, object]) -> None:
-        statement = self._upsert(table)
-        new = {name: statement.excluded[name] for name in row if name not in key}
-        self._connection.execute(statement.on_conflict_do_update(index_elements=key, set_=new), row)
+    def _put(self, table: Table, row: Mapping[str, object]) -> None:
+        self._connection.execute(_put_statement(self._database, table), row)
 
     def tokens(self, count: int) -> Sequence[int]:
         return self._dialect.tokens(self._connection, count)
@@ -217,11 +233,7 @@ class SqlTransaction:
         self._pending.clear()
         zeros = dict.fromkeys(tables.COUNTERS, 0)
         rows = [{"task_type": name, "shard": self._shard, **zeros, **counts} for name, counts in sorted(deltas.items())]
-        statement = self._upsert(tables.task_counts)
-        new = {name: tables.task_counts.c[name] + statement.excluded[name] for name in tables.COUNTERS}
-        self._connection.execute(
-            statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new), rows
-        )
+        self._connection.execute(_count_statement(self._database), rows)
 
     def bucket(self, name: str) -> Bucket | None:
         self._dialect.lock_names(self._connection, [f"bucket:{name}"])
@@ -229,12 +241,17 @@ class SqlTransaction:
         return None if row is None else Bucket(row[0], row[1])
 
     def put_bucket(self, name: str, bucket: Bucket) -> None:
-        self._put(tables.buckets, ["name"], {"name": name, "tokens": bucket.tokens, "at": bucket.at})
+        self._put(tables.buckets, {"name": name, "tokens": bucket.tokens, "at": bucket.at})
 
     # --- the run log, and what comes after ---
 
     def log(self, runs: Sequence[RunRecord]) -> None:
-        self._connection.execute(_LOG, [encode_run(run) for run in runs])
+        shapes: defaultdict[Executable, list[Values]] = defaultdict(list)
+        for values in map(encode_run, runs):
+            given = tuple(at for at, value in enumerate(values) if value is not None)
+            shapes[_log_statement(given)].append([values[at] for at in given])
+        for statement, rows in shapes.items():
+            self._execute_many(statement, rows)
 
     def drop_runs(self, before: Instant, limit: int) -> int:
         oldest = self._all(_OLDEST_RUNS, {"limit": limit})
@@ -244,7 +261,7 @@ class SqlTransaction:
         return len(dropped)
 
     def tell(self, completions: Sequence[Completion]) -> None:
-        self._connection.execute(insert(tables.after_log), [completion._asdict() for completion in completions])
+        self._connection.execute(_TELL, [completion._asdict() for completion in completions])
 
     def told(self, limit: int) -> Sequence[Completion]:
         rows = self._all(_told_statement(type(self._dialect)), {"limit": limit})
@@ -259,7 +276,7 @@ class SqlTransaction:
         # Two completions for one identity must each see that the other has arrived.
         self._dialect.lock_names(self._connection, [f"after:{identity}"])
         row = {**identity._asdict(), "arrived": task_type}
-        self._connection.execute(self._upsert(tables.after_needs).on_conflict_do_nothing(), row)
+        self._connection.execute(_insert_new(self._database, tables.after_needs), row)
 
     def clear_arrived(self, identities: Collection[Identity]) -> None:
         self._connection.execute(_CLEAR_ARRIVED, [{"b_type": t, "b_key": k} for t, k in identities])
@@ -268,14 +285,14 @@ class SqlTransaction:
 
     def beat(self, beat: Beat, now: Instant) -> None:
         row = {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode(), "seen_at": now}
-        self._put(tables.instances, ["instance"], row)
+        self._put(tables.instances, row)
 
     def swept_at(self) -> Instant | None:
         value = self._connection.execute(_META, {"name": "swept_at"}).scalar()
         return None if value is None else int(value)
 
     def set_swept_at(self, now: Instant) -> None:
-        self._put(tables.meta, ["name"], {"name": "swept_at", "value": str(now)})
+        self._put(tables.meta, {"name": "swept_at", "value": str(now)})
 
     def instances(self) -> Sequence[Instance]:
         return [
@@ -287,10 +304,9 @@ class SqlTransaction:
         self._connection.execute(_LEAVE, {"b_instance": instance})
 
 
-# --- statements ----------------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------------------------
 
 _OF_TYPE = _c.task_type == bindparam("task_type")
-_INSERT = insert(tasks)
 _DELETE = delete(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key"))
 _LANES = select(tables.lanes.c.priority).where(tables.lanes.c.task_type == bindparam("task_type"))
 _HEAD = (
@@ -300,9 +316,7 @@ _HEAD = (
     .limit(1)
 )
 _EXTEND_LEASES = (
-    update(tasks)
-    .where(_IS_RUNNING, _c.lease_until < bindparam("until"))
-    .values(lease_until=bindparam("until"))
+    update(tasks).where(_IS_RUNNING, _c.lease_until < bindparam("until")).values(lease_until=bindparam("until"))
 )
 _FORGETTABLE = (
     select(_c.task_type, _c.key)
@@ -336,7 +350,7 @@ _PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).wher
     tables.task_counts.c.task_type == bindparam("task_type")
 )
 _BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
-_LOG = insert(tables.run_logs)
+_TELL = insert(tables.after_log)
 _OLDEST_RUNS = (
     select(tables.run_logs.c.id, tables.run_logs.c.started_at).order_by(tables.run_logs.c.id).limit(bindparam("limit"))
 )
@@ -406,24 +420,62 @@ def _forget_statement(dialect: type[Dialect]) -> Executable:
 @cache
 def _told_statement(dialect: type[Dialect]) -> Executable:
     log = tables.after_log.c
-    query = select(log.id, log.task_type, log.key, log.user_id, log.device_id, log.agent_id)
+    columns: list[ColumnElement[Any]] = [log.id, log.task_type, log.key, log.user_id, log.device_id, log.agent_id]
+    query = select(*columns)
     return dialect.locked(query.order_by(log.id).limit(bindparam("limit")), pass_over=True)
 
 
+def _upsert(database: str, table: Table) -> Any:
+    # The two spell ON CONFLICT alike, but SQLAlchemy keeps them apart.
+    return (sqlite if database == "sqlite" else postgresql).insert(table)
+
+
 @cache
-def _update_statement(columns: tuple[int, ...]) -> Executable:
+def _insert_new(database: str, table: Table) -> Executable:
+    return _upsert(database, table).on_conflict_do_nothing()
+
+
+@cache
+def _put_statement(database: str, table: Table) -> Executable:
+    statement = _upsert(database, table)
+    key = [column.name for column in table.primary_key]
+    new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+    return statement.on_conflict_do_update(index_elements=key, set_=new)
+
+
+@cache
+def _count_statement(database: str) -> Executable:
+    statement = _upsert(database, tables.task_counts)
+    new = {name: tables.task_counts.c[name] + statement.excluded[name] for name in tables.COUNTERS}
+    return statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new)
+
+
+@cache
+def _insert_statement(columns: tuple[int, ...]) -> Executable:
+    """Only what is no default is given: a new task has ten values, its table fifty columns."""
+    return insert(tasks).values({_NAMES[at]: bindparam(_NAMES[at]) for at in columns})
+
+
+@cache
+def _update_statement(columns: tuple[int, ...], nulls: tuple[int, ...]) -> Executable:
     """Only what changed is written: an index is touched only where one of its columns is."""
-    values = {_NAMES[at]: bindparam(f"v_{_NAMES[at]}") for at in columns}
+    values: dict[str, ColumnElement[Any]] = {
+        _NAMES[at]: null() if at in nulls else bindparam(f"v_{_NAMES[at]}") for at in columns
+    }
     return update(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key")).values(values)
 
 
-def _difference(change: Written) -> tuple[tuple[int, ...], dict[str, object]]:
-    """Which columns changed, and their new values by parameter name."""
-    old, new = encode_entry(change.before), encode_entry(change.after)
-    columns = tuple(at for at in range(_FIRST_VALUE, len(new)) if old[at] != new[at])
-    values: dict[str, object] = {f"v_{_NAMES[at]}": new[at] for at in columns}
-    values["b_type"], values["b_key"] = change.identity
-    return columns, values
+@cache
+def _log_statement(columns: tuple[int, ...]) -> Executable:
+    names = [RUN_COLUMNS[at + 1].name for at in columns]
+    return insert(tables.run_logs).values({name: bindparam(name) for name in names})
+
+
+@cache
+def _sql_text(statement: Executable, dialect: SqlDialect) -> str:
+    """The statement as the driver takes it; both drivers are set to take parameters by position."""
+    assert isinstance(statement, ClauseElement)
+    return str(statement.compile(dialect=dialect))
 
 
 def _is_nothing(entry: Entry) -> bool:
@@ -433,5 +485,3 @@ def _is_nothing(entry: Entry) -> bool:
 def _rank_of(entry: Entry, aging_ms: int) -> tuple[int, int, str]:
     assert entry.task is not None
     return rank(entry.task, aging_ms)
-
-

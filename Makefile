@@ -1,0 +1,67 @@
+# Every target sets up what it needs: nothing here assumes that another one ran before.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format conformance chaos bench docs clean
+
+help: ## Show what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp ## Set everything up and watch Rota work (the demo, about 20 seconds)
+	@$(BIN)/rota demo
+
+test: $(VENV)/dev.stamp ## Set everything up and run all tests
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+check: $(VENV)/dev.stamp ## Format, lint and strict types, changing nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+
+format: $(VENV)/dev.stamp ## Format, and fix what the linter can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+conformance: $(VENV)/dev.stamp ## The store contract on every store
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/conformance tests/property/test_store_machine.py
+
+chaos: $(VENV)/dev.stamp ## Kill workers under load and count what was lost (nothing)
+	$(BIN)/python -m chaos
+
+bench: $(VENV)/dev.stamp ## Schedules and runs a second, on SQLite and PostgreSQL
+	$(BIN)/python -m bench
+
+docs: $(VENV)/dev.stamp ## Write the generated pages anew (the lifecycle's table and diagram)
+	$(BIN)/python docs/generate.py
+
+clean: ## Remove everything that was made here
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Rota needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(MAKE) --no-print-directory venv-module && $(PYTHON) -m venv $(VENV); }
+
+# Debian's python3 comes without the module that makes virtual environments.
+.PHONY: venv-module
+venv-module:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing python3-venv ..."; apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
+	else \
+		echo "Python cannot make virtual environments here. Install the module first: sudo apt-get install python3-venv"; exit 1; \
+	fi
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Setting up Rota in $(VENV) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Setting up Rota and its test tools in $(VENV) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/run.stamp

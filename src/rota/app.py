@@ -1,0 +1,507 @@
+"""`Rota`: declare what is to be done, say when users are active, and run it.
+
+app = Rota("sqlite:///rota.db")
+
+@app.on_activity(after="30m", cooldown="defer")
+async def memory_compression(user_id: str) -> None: ...
+
+await memory_compression.touch(user_id="u1")     # inside `async with app:`
+await app.run()                                  # until stopped
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, cast, overload
+
+from rota.answers import Receipt, RunInfo, Touch, encode_json
+from rota.clock import Clock, Instant, parse_duration
+from rota.config import Config, load_config
+from rota.core.task import NewTask, RunStatus
+from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode
+from rota.errors import InvalidConfig, InvalidInput, RotaError
+from rota.keys import check_id, check_task_type
+from rota.runtime import Worker, declare
+from rota.runtime.signals import Duration
+from rota.scheduler import TaskScheduler
+from rota.schedules import Schedules, instant_of
+from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Store, TypeRecord
+from rota.sync import SyncRota, SyncTask
+from rota.tasks import Tasks, choice
+
+__all__ = ["Rota", "ScheduleOptions", "TaskHandle", "TypeSettings"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TypeSettings(TypedDict, total=False):
+    """The settings of a task type, by the names that they have in a configuration."""
+
+    enabled: bool
+    description: str
+    interval: Duration
+    timezone: str
+    timeout: Duration
+    task_ttl: Duration
+    dead_ttl: Duration
+    max_retries: int
+    mode: Literal["delay", "debounce"]
+    max_wait: Duration
+    cooldown: Literal["skip", "defer"]
+    on_busy: Literal["rerun", "ignore"]
+    priority: int
+    aging: Duration
+    max_pending: int
+    concurrency: int
+    rate_limit: RateLimit | Mapping[str, float]
+    misfire: Literal["latest", "all", "skip"]
+    overlap: Literal["skip", "queue"]
+    jitter: Duration
+    grace: Duration
+    run_on_start: bool
+    retry: RetryPolicy | Mapping[str, Duration]
+    version: int
+    backfill_days: int
+    batch_size: int
+    retention_days: int
+    similarity_threshold: float
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """How a task is made by hand.
+
+    Without a key it gets a new one, so that every call makes a task; with one, a live task of that key is kept
+    (`replace=True` changes it). A `user_id` without a key means the user's own task.
+    """
+
+    key: str | None
+    at: str | datetime | None
+    delay: Duration | None
+    priority: int | None
+    serial: str | None
+    permits: int
+    cost: int
+    user_id: str | None
+    device_id: str | None
+    agent_id: str | None
+    expires: str | datetime | None
+    replace: bool
+    allow_past: bool
+
+
+class TaskHandle(Generic[P, R]):
+    """A function that does the work of a task type. Called, it is still the plain function."""
+
+    def __init__(self, app: Rota, name: str, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function)
+        self.app = app
+        self.name = name
+        self.function = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    async def touch(self, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> Touch:
+        """A user was active: what that led to."""
+        return await self.app.touch(self.name, user_id, device_id, agent_id)
+
+    async def schedule(self, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
+        """Make a task of this type, now, `at` a time or after a `delay`."""
+        return await self.app.schedule(self.name, payload, **options)
+
+    @property
+    def sync(self) -> SyncTask:
+        """The same calls for code without an event loop."""
+        return SyncTask(self.name, self.app.sync)
+
+    def __repr__(self) -> str:
+        return f"<task type {self.name!r}>"
+
+
+class _AsyncTaskHandle(TaskHandle[P, Coroutine[Any, Any, T]]):
+    """The same for an async function, so that whoever inspects it sees that calling it must be awaited."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.function(*args, **kwargs)
+
+
+class _Decorator(Protocol):
+    def __call__(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
+
+
+class Rota(TaskScheduler):
+    """An application's tasks, and the store that they live in.
+
+    `source` is a store's URL, the path of a YAML file, a mapping of the same shape, or a `Config`; without one the
+    environment and `rota.yaml` count. `flags` are single settings that win over all others (`max_concurrent=50`).
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Mapping[str, object] | Config | None = None,
+        *,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        **flags: object,
+    ) -> None:
+        config = _config(source, flags)
+        super().__init__(config.store_url if store is None else store, config, clock=clock)
+        self.tasks = Tasks(self._ready, self.user_key_builder)
+        self.schedules = Schedules(self._ready, config.timezone, self._clock)
+        self.sync = SyncRota(self, self._connection)
+
+    # --- declaring ---
+
+    @overload
+    def on_activity(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
+
+    @overload
+    def on_activity(
+        self,
+        /,
+        *,
+        after: Duration | None = None,
+        name: str | None = None,
+        process: bool = False,
+        **settings: Unpack[TypeSettings],
+    ) -> _Decorator: ...
+
+    def on_activity(
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        after: Duration | None = None,
+        name: str | None = None,
+        process: bool = False,
+        **settings: Unpack[TypeSettings],
+    ) -> TaskHandle[P, R] | _Decorator:
+        """A type that runs for a user, some time `after` their activity (30 minutes unless said)."""
+        given = _either(settings, "interval", "after", after, "@app.on_activity")
+        decorator = self._decorator("@app.on_activity", TriggerMode.USER_ACTIVITY, given, name, process=process)
+        return decorator if function is None else decorator(_function(function, "@app.on_activity", "after='30m'"))
+
+    def every(
+        self, interval: Duration, /, *, name: str | None = None, process: bool = False, **settings: Unpack[TypeSettings]
+    ) -> _Decorator:
+        """A type that runs again and again: the first time at once (unless `run_on_start=False`), then on its grid."""
+        _refuse_function(interval, "@app.every", "@app.every('24h')")
+        given = _either(settings, "interval", "its first argument", interval, "@app.every")
+        return self._decorator("@app.every", TriggerMode.PERIODIC, given, name, process=process)
+
+    def cron(
+        self,
+        expression: str,
+        /,
+        *,
+        tz: str | None = None,
+        name: str | None = None,
+        process: bool = False,
+        **settings: Unpack[TypeSettings],
+    ) -> _Decorator:
+        """A type that runs when the clock on the wall of `tz` matches the expression."""
+        _refuse_function(expression, "@app.cron", "@app.cron('0 9 * * 1-5', tz='Europe/Berlin')")
+        given = _either(settings, "timezone", "tz", tz, "@app.cron")
+        return self._decorator("@app.cron", TriggerMode.CRON, {"cron": expression, **given}, name, process=process)
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
+
+    @overload
+    def task(
+        self, /, *, name: str | None = None, process: bool = False, **settings: Unpack[TypeSettings]
+    ) -> _Decorator: ...
+
+    def task(
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        process: bool = False,
+        **settings: Unpack[TypeSettings],
+    ) -> TaskHandle[P, R] | _Decorator:
+        """A type that runs when it is scheduled: by `handle.schedule(...)` or by a schedule made at run time."""
+        decorator = self._decorator("@app.task", TriggerMode.ONCE, settings, name, process=process)
+        return decorator if function is None else decorator(_function(function, "@app.task", "name='...'"))
+
+    def after(
+        self, *types: str, name: str | None = None, process: bool = False, **settings: Unpack[TypeSettings]
+    ) -> _Decorator:
+        """A type that runs for a key when every one of `types` has completed for that key."""
+        for one in types:
+            _refuse_function(one, "@app.after", "@app.after('memory_compression')")
+        names = [one.name if isinstance(one, TaskHandle) else one for one in types]
+        return self._decorator("@app.after", TriggerMode.AFTER, {"after": names, **settings}, name, process=process)
+
+    def _decorator(
+        self, decorator: str, mode: TriggerMode, settings: Mapping[str, object], name: str | None, *, process: bool
+    ) -> _Decorator:
+        def declare(function: Callable[P, R], /) -> TaskHandle[P, R]:
+            _function(function, decorator, "...")
+            task_type = name if name is not None else str(getattr(function, "__name__", function))
+            self._refuse_while_running(task_type)
+            self._registry.declare(task_type, function, mode, settings, decorator=decorator, process=process)
+            return _handle(self, task_type, function)
+
+        return declare
+
+    # --- coming and going ---
+
+    async def __aenter__(self) -> Self:
+        """Connected: the store is open and knows the types. Nothing is run."""
+        await self._connection.hold()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._serving is not None:
+                await self.stop()
+        finally:
+            await self._connection.let_go()
+
+    async def run(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - how long stopping may take, not the call
+        """Work until stopped: by `stop`, by cancellation, or by SIGINT or SIGTERM in the main thread.
+
+        The first signal lets running work finish for `timeout` seconds, the second one ends it at once. What is not
+        finished is released, and runs elsewhere.
+        """
+        if not self._may_work():
+            return
+        if self.is_running():
+            raise RotaError("This app is already running. Await one run(), or stop() it first.")
+        self._warn_of_gaps()
+        async with self._connection.held() as store:
+            self._worker = worker = self._new_worker(store)
+            await _run_with_signals(worker, timeout)
+
+    async def run_until_idle(self) -> int:
+        """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""
+        if not self._may_work():
+            return 0
+        async with self._connection.held() as store:
+            return await self._new_worker(store).run_until_idle()
+
+    async def _unconnected(self) -> Store:
+        raise RotaError(
+            "The app is not connected. Use it inside `async with app:`, or through `app.sync` without an event loop."
+        )
+
+    # --- making work ---
+
+    async def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
+        """Make a task of a type, now, `at` a time or after a `delay`. What is not accepted is an error."""
+        check_task_type(task_type)
+        store = await self._ready()
+        now = await store.now()
+        new = self._new_task(task_type, payload, now, **options)
+        (scheduled,) = await store.schedule([new])
+        return Receipt.of(scheduled, new.identity)
+
+    def _new_task(
+        self,
+        task_type: str,
+        payload: object,
+        now: Instant,
+        *,
+        key: str | None = None,
+        at: str | datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        serial: str | None = None,
+        permits: int = 1,
+        cost: int = 1,
+        user_id: str | None = None,
+        device_id: str | None = None,
+        agent_id: str | None = None,
+        expires: str | datetime | None = None,
+        replace: bool = False,
+        allow_past: bool = False,
+    ) -> NewTask:
+        timezone = self._config.timezone
+        if at is not None and delay is not None:
+            raise InvalidInput(f"A {task_type!r} task was given `at` and `delay`. Give one of them.")
+        if at is not None:
+            due_at = instant_of(at, timezone, now, what="at", allow_past=allow_past)
+        else:
+            due_at = None if delay is None else now + parse_duration(delay, what="delay")
+        return NewTask(
+            task_type=task_type,
+            key=self._key(key, user_id, device_id, agent_id),
+            scheduled_at=due_at,
+            payload=encode_json(payload, f"payload of a {task_type!r} task"),
+            priority=priority,
+            serial=serial,
+            permits=permits,
+            cost=cost,
+            user_id=user_id,
+            device_id=device_id,
+            agent_id=agent_id,
+            expires_at=None if expires is None else instant_of(expires, timezone, now, what="expires"),
+            replace=replace,
+        )
+
+    def _key(self, key: str | None, user_id: str | None, device_id: str | None, agent_id: str | None) -> str:
+        if key is not None:
+            return check_id(key, "key")
+        if user_id is not None:
+            return self._keys.build_key(user_id, device_id, agent_id)
+        return uuid.uuid4().hex
+
+    # --- looking, and the operator's switches ---
+
+    async def runs(
+        self,
+        task_type: str | None = None,
+        *,
+        key: str | None = None,
+        status: RunStatus | str | None = None,
+        user_id: str | None = None,
+        run_id: str | None = None,
+        limit: int = DEFAULT_PAGE,
+        cursor: str | None = None,
+    ) -> Page[RunInfo]:
+        """A page of the run log, newest first."""
+        query = RunQuery(
+            task_type=task_type,
+            key=key,
+            status=None if status is None else choice(RunStatus, status, "status"),
+            user_id=user_id,
+            run_id=run_id,
+            limit=limit,
+            cursor=cursor,
+        )
+        store = await self._ready()
+        page = await store.runs(query)
+        return Page([RunInfo.of(run) for run in page.items], page.cursor)
+
+    async def types(self) -> list[TypeRecord]:
+        """Every type that the store knows, with the operator's overrides."""
+        store = await self._ready()
+        return await store.list_types()
+
+    async def counts(self) -> dict[str, Counts]:
+        """How many tasks of each type are in each state, and running totals."""
+        store = await self._ready()
+        return await store.counts()
+
+    async def instances(self) -> list[Instance]:
+        """Every instance that is at work on this store."""
+        store = await self._ready()
+        return await store.instances()
+
+    async def disable(self, task_type: str) -> TypeRecord:
+        """Switch a type off, for all instances, until it is enabled again: nothing is taken on and nothing starts."""
+        store = await self._ready()
+        return await store.override_type(task_type, {"enabled": False})
+
+    async def enable(self, task_type: str) -> TypeRecord:
+        """Take `disable` back. What the configuration switches off stays off."""
+        store = await self._ready()
+        record = await store.override_type(task_type, {"enabled": None})
+        # The series of a type that was off from its first day is made now.
+        await declare(store, [record.task_type])
+        return record
+
+
+# --- declaring -------------------------------------------------------------------------------------------------------
+
+
+def _handle(app: Rota, name: str, function: Callable[P, R]) -> TaskHandle[P, R]:
+    if inspect.iscoroutinefunction(function):
+        return cast("TaskHandle[P, R]", _AsyncTaskHandle(app, name, function))
+    return TaskHandle(app, name, function)
+
+
+def _function(function: Callable[P, R], decorator: str, example: str) -> Callable[P, R]:
+    if not callable(function):
+        raise InvalidInput(f"{decorator} was given {function!r}, which is no function. Write {decorator}({example}).")
+    return function
+
+
+def _refuse_function(value: object, decorator: str, example: str) -> None:
+    if callable(value) and not isinstance(value, TaskHandle):
+        raise InvalidInput(f"{decorator} needs to know when. Write it with parentheses: {example}.")
+
+
+def _either(settings: TypeSettings, setting: str, alias: str, value: object, decorator: str) -> dict[str, object]:
+    """The settings, with one that the decorator has a shorter word for."""
+    given: dict[str, object] = dict(settings)
+    if value is not None and given.get(setting) is not None:
+        raise InvalidInput(f"{decorator} was given {setting} and {alias}, which mean the same. Give one of them.")
+    return given if value is None else {**given, setting: value}
+
+
+def _config(source: str | Path | Mapping[str, object] | Config | None, flags: Mapping[str, object]) -> Config:
+    if isinstance(source, Config):
+        if flags:
+            raise InvalidInput(f"Rota was given a Config and {', '.join(flags)}. Put them into the Config.")
+        return source
+    if isinstance(source, str) and "://" in source:
+        if flags.get("store") is not None:
+            raise InvalidInput("Rota was given two stores: a URL and store=... Give one of them.")
+        return load_config(None, flags={**flags, "store": source})
+    if isinstance(source, str) and Path(source).suffix in (".db", ".sqlite", ".sqlite3"):
+        raise InvalidConfig(f"Rota was given {source!r}, which is no URL. Write it as 'sqlite:///{source}'.")
+    if source is not None and not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- not every caller is typed
+        raise InvalidConfig(
+            f"Rota was given {source!r}, which is no configuration. Give a store's URL, the path of a YAML file,"
+            " or a mapping."
+        )
+    return load_config(source, flags=flags)
+
+
+# --- running until a signal comes ------------------------------------------------------------------------------------
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_Previous = Callable[[int, FrameType | None], object] | int | None
+
+
+async def _run_with_signals(worker: Worker, timeout: float) -> None:  # noqa: ASYNC109 - for stopping, not for the call
+    """Run until stopped; the first signal asks for a graceful stop, the next one for an immediate one."""
+    stopping: list[asyncio.Task[None]] = []
+
+    def on_signal() -> None:
+        stopping.append(asyncio.create_task(worker.stop(0.0 if stopping else timeout), name="rota-stop"))
+
+    with _signals_go_to(on_signal):
+        try:
+            await worker.run()
+        finally:
+            await asyncio.gather(*stopping)
+
+
+@contextmanager
+def _signals_go_to(handler: Callable[[], None]) -> Generator[None, None, None]:
+    """Only the main thread gets signals, and not every platform's loop can hand them on. What was set is put back."""
+    loop = asyncio.get_running_loop()
+    previous: dict[signal.Signals, _Previous] = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                before = signal.getsignal(number)
+                loop.add_signal_handler(number, handler)
+                previous[number] = before
+    except NotImplementedError:
+        pass
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, before)

@@ -1,0 +1,28 @@
+"""A worker of `rota demo`, as a process of its own: `python -m rota.cli.demo_worker URL`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+
+from rota.cli.demo_app import build
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Work until told to stop, or until whoever started this process is gone."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    asyncio.run(build(sys.argv[1]).run())
+
+
+def _leave_with_parent() -> None:
+    # The pipe ends when the parent does, however it does: no worker is ever left behind.
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

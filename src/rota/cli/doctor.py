@@ -1,0 +1,233 @@
+"""`rota doctor`: is everything in place, and if not, what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import typer
+
+from rota.cli.exits import ExitCode
+from rota.cli.invocation import Cli, sqlite_file
+from rota.cli.output import Column, relative
+from rota.clock import SECOND, Clock, Millis, SystemClock, format_duration
+from rota.config import Config
+from rota.config.urls import masked
+from rota.errors import RotaError, SchemaMismatch
+from rota.stores import open_store
+from rota.stores.base import Counts, Store
+
+__all__ = ["Finding", "doctor"]
+
+Status = Literal["ok", "warning", "error"]
+
+WAL_FIXED: Final = (3, 51, 3)
+"""Older SQLite can lose a commit when two connections reset and extend the WAL at the same moment."""
+
+SLOW_ROUND_TRIP: Final[Millis] = 100
+CLOCK_TOLERANCE: Final[Millis] = 5 * SECOND
+
+_COLUMNS: Final = (Column("CHECK", "check"), Column("STATUS", "status"), Column("DETAIL", "detail"))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found; `advice` says what to do about it."""
+
+    check: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+async def doctor(cli: Cli) -> None:
+    """Check the configuration, the store, the clock and the instances. Exit code 1 if something is wrong."""
+    findings = [_python()]
+    try:
+        config = cli.config
+    except RotaError as error:
+        findings.append(Finding("config", "error", str(error), "Correct the configuration."))
+    else:
+        findings += _config(cli, config)
+        findings += [finding async for finding in _store(config.store_url)]
+    _report(cli, findings)
+
+
+def _report(cli: Cli, findings: list[Finding]) -> None:
+    healthy = all(finding.status != "error" for finding in findings)
+    if cli.output.as_json:
+        cli.output.one({"ok": healthy, "checks": [asdict(finding) for finding in findings]})
+    else:
+        cli.output.page([asdict(finding) for finding in findings], _COLUMNS, empty="")
+        for finding in findings:
+            if finding.advice:
+                cli.output.say(f"{finding.status}: {finding.check}: {finding.advice}")
+        cli.output.say("All is well." if healthy else "Something is wrong; see above.")
+    if not healthy:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def _config(cli: Cli, config: Config) -> Iterator[Finding]:
+    named = cli.options.config or os.environ.get("ROTA_CONFIG")
+    where = str(named) if named else "rota.yaml" if Path("rota.yaml").exists() else "no file: defaults and environment"
+    yield Finding("config", "ok", f"{where}; {len(config.tasks)} task types")
+    for warning in config.warnings:
+        yield Finding("config", "warning", warning, warning)
+
+
+# --- the store ----------------------------------------------------------------------------------------------------
+
+
+async def _store(url: str) -> AsyncIterator[Finding]:
+    file = sqlite_file(url)
+    if file is not None:
+        yield _sqlite_version()
+        if not file.exists():
+            yield _absent(file)
+            return
+    clock = SystemClock()
+    try:
+        store = open_store(url, clock)
+        await store.open()
+    except RotaError as error:
+        yield _unusable(url, error)
+        return
+    try:
+        yield Finding("store", "ok", masked(url))
+        yield Finding("schema", "ok", "up to date")
+        if file is not None:
+            yield _journal(file, url)
+        async for finding in _each(store, clock):
+            yield finding
+    finally:
+        await store.close()
+
+
+def _unusable(url: str, error: RotaError) -> Finding:
+    if isinstance(error, SchemaMismatch):
+        return Finding("schema", "error", str(error), "Upgrade Rota, or use another store.")
+    return Finding("store", "error", f"{masked(url)}: {error}", "Start the server, or correct `store` (--store URL).")
+
+
+def _absent(file: Path) -> Finding:
+    """The file is made when something is first written; a doctor who leaves one behind would be no help."""
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        return Finding("store", "error", f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
+    if not os.access(folder, os.W_OK):
+        return Finding("store", "error", f"The folder {folder} is not writable.", "Allow it, or use another --store.")
+    return Finding("store", "ok", f"{file} does not exist yet; the first worker or command makes it")
+
+
+def _sqlite_version() -> Finding:
+    if sqlite3.sqlite_version_info >= WAL_FIXED:
+        return Finding("sqlite", "ok", sqlite3.sqlite_version)
+    return Finding(
+        "sqlite",
+        "warning",
+        f"{sqlite3.sqlite_version} has the WAL-reset bug",
+        "Two processes on one file may, very rarely, damage it. Use a Python with SQLite 3.51.3 or later.",
+    )
+
+
+def _journal(file: Path, url: str) -> Finding:
+    try:
+        connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=2)
+        try:
+            mode = str(connection.execute("PRAGMA journal_mode").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Finding("journal", "error", str(error), f"See who may read and write {file}.")
+    synchronous = _query_value(url, "synchronous") or "FULL"
+    detail = f"journal_mode={mode}, synchronous={synchronous.upper()}"
+    if mode != "wal":
+        return Finding("journal", "warning", detail, "Readers and writer wait for each other. Is it a network disk?")
+    if synchronous.upper() in ("NORMAL", "OFF"):
+        return Finding("journal", "warning", detail, "A power cut may lose accepted work. Use synchronous=FULL.")
+    return Finding("journal", "ok", detail)
+
+
+def _query_value(url: str, name: str) -> str | None:
+    from urllib.parse import parse_qs, urlsplit
+
+    values = parse_qs(urlsplit(url).query).get(name)
+    return values[0] if values else None
+
+
+async def _each(store: Store, clock: Clock) -> AsyncIterator[Finding]:
+    checks: tuple[tuple[str, Callable[[Store, Clock], Awaitable[Finding]]], ...] = (
+        ("round trip", _round_trip),
+        ("clock", _clock_offset),
+        ("instances", _instances),
+        ("work", _work),
+    )
+    for name, check in checks:
+        try:
+            yield await check(store, clock)
+        except RotaError as error:
+            yield Finding(name, "error", str(error), "Look at the store's own log.")
+
+
+async def _round_trip(store: Store, clock: Clock) -> Finding:
+    """One read and one write that changes nothing: an instance that never was says goodbye."""
+    started = clock.monotonic()
+    await store.now()
+    read = clock.monotonic()
+    await store.leave(f"doctor-{os.getpid()}")
+    written = clock.monotonic()
+    detail = f"read {(read - started) * 1_000:.1f} ms, write {(written - read) * 1_000:.1f} ms"
+    if (written - started) * 1_000 > 2 * SLOW_ROUND_TRIP:
+        return Finding("round trip", "warning", detail, "That is slow. Is the store near, and its disk idle?")
+    return Finding("round trip", "ok", detail)
+
+
+async def _clock_offset(store: Store, clock: Clock) -> Finding:
+    before = clock.now()
+    at = await store.now()
+    offset = at - (before + clock.now()) // 2
+    detail = f"this host is {format_duration(abs(offset))} {'behind' if offset > 0 else 'ahead of'} the store"
+    if abs(offset) > CLOCK_TOLERANCE:
+        return Finding("clock", "warning", detail, "The store's clock rules, so nothing breaks; still, check NTP here.")
+    return Finding("clock", "ok", detail)
+
+
+async def _instances(store: Store, clock: Clock) -> Finding:
+    found, now = await store.instances(), await store.now()
+    silent = [each for each in found if each.seen_at + each.beat.lease_ms < now]
+    detail = f"{len(found) - len(silent)} alive"
+    if not silent:
+        return Finding("instances", "ok", detail)
+    last = max(silent, key=lambda each: each.seen_at)
+    return Finding(
+        "instances",
+        "warning",
+        f"{detail}, {len(silent)} silent (the last since {relative(last.seen_at, now)})",
+        "They died or were killed. Their tasks are taken over; their entries go away by themselves.",
+    )
+
+
+async def _work(store: Store, clock: Clock) -> Finding:
+    counts = (await store.counts()).values()
+    pending, running, failed = (
+        sum(getattr(each, state) for each in counts) for state in ("pending", "running", "failed")
+    )
+    detail = f"{pending} pending, {running} running, {failed} dead letters"
+    if pending and not await store.instances():
+        return Finding("work", "warning", detail, "Work waits, but no worker is running. `rota worker --app ...`.")
+    if failed:
+        return Finding("work", "warning", detail, "`rota dlq ls` shows why, `rota dlq redrive` tries again.")
+    return Finding("work", "ok", detail)
+
+
+def _numbers(counts: Counts) -> tuple[int, int, int]:
+    return counts.pending, counts.running, counts.failed

@@ -1,0 +1,58 @@
+"""Exit codes: what a shell script may switch on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from rota.errors import (
+    IllegalTransition,
+    InvalidInput,
+    LeaseLost,
+    RotaError,
+    StoreError,
+    UnknownTask,
+    UnknownTaskType,
+)
+
+__all__ = ["EPILOGUE", "ExitCode", "exit_code_of"]
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILED = 1
+    BAD_INPUT = 2
+    STORE_UNAVAILABLE = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+
+
+EPILOGUE: Final = "\n\n".join(
+    (
+        "[bold]Exit codes[/bold]",
+        "  0  done; a worker that was asked to stop has stopped",
+        "  1  something unexpected, or `doctor` has found a fault",
+        "  2  bad input: a wrong option, value or setting, an unknown type or task",
+        "  3  the store cannot be reached or used",
+        "  4  refused: the task is in a state that does not allow it",
+        "130  interrupted by Ctrl-C",
+        "Errors go to stderr; with --json as an object with error.code and error.message.",
+        "NO_COLOR is honoured. ROTA_DEBUG=1 shows the traceback of an unexpected error.",
+    )
+)
+
+_CODES: Final[tuple[tuple[type[RotaError], ExitCode], ...]] = (
+    (InvalidInput, ExitCode.BAD_INPUT),
+    (UnknownTask, ExitCode.BAD_INPUT),
+    (UnknownTaskType, ExitCode.BAD_INPUT),
+    (StoreError, ExitCode.STORE_UNAVAILABLE),
+    (IllegalTransition, ExitCode.REFUSED),
+    (LeaseLost, ExitCode.REFUSED),
+)
+
+
+def exit_code_of(error: RotaError) -> ExitCode:
+    """The code that belongs to an error of Rota."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)

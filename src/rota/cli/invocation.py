@@ -1,0 +1,162 @@
+"""One call of `rota`: its global options, its configuration, its store.
+
+A command is a function whose first parameter is a `Cli`; the rest is Typer's. `command` adds `--json`, `--store` and
+`--config` to each, so that they are accepted before and after the name of the command alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
+
+import typer
+
+from rota.cli.output import Output
+from rota.clock import SystemClock
+from rota.config import Config, load_config
+from rota.config.urls import masked, scheme_of
+from rota.stores.base import Store
+
+__all__ = ["Cli", "Options", "command", "group", "sqlite_file"]
+
+_P = ParamSpec("_P")
+_Outcome = TypeVar("_Outcome", bound="Coroutine[object, object, None] | None")
+
+_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Global")]
+_STORE = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="The store, e.g. sqlite:///rota.db.", rich_help_panel="Global"),
+]
+_CONFIG = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The configuration (YAML).", rich_help_panel="Global"),
+]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The global options; what stands further right on the command line wins."""
+
+    as_json: bool = False
+    store: str | None = None
+    config: Path | None = None
+
+    def over(self, outer: Options | None) -> Options:
+        """These options where they are given, else the outer ones."""
+        if outer is None:
+            return self
+        return Options(self.as_json or outer.as_json, self.store or outer.store, self.config or outer.config)
+
+
+class Cli:
+    """What a command works with."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.output = Output(as_json=options.as_json)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration, with `--store` on top."""
+        return self.load_config()
+
+    def load_config(self, **flags: object) -> Config:
+        """The configuration with more flags on top."""
+        # ROTA_DEBUG is for `main`, not a setting that somebody misspelt.
+        environ = {name: value for name, value in os.environ.items() if name != "ROTA_DEBUG"}
+        return load_config(self.options.config, environ=environ, flags={"store": self.options.store, **flags})
+
+    def warn(self, config: Config) -> None:
+        """Show what the configuration warns of."""
+        for warning in config.warnings:
+            self.output.note(f"warning: {warning}")
+
+    @asynccontextmanager
+    async def store(self) -> AsyncGenerator[Store]:
+        """The store of the configuration, open for the length of the block."""
+        from rota.stores import open_store
+
+        url = self.config.store_url
+        file = sqlite_file(url)
+        if file is not None and not file.exists():
+            self.output.note(f"note: {masked(url)} did not exist; an empty store is made. Another one? Use --store.")
+        store = open_store(url, SystemClock())
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that an SQLite URL names; None for every other store."""
+    if scheme_of(url) != "sqlite":
+        return None
+    name = url.partition("://")[2].partition("?")[0].removeprefix("/")
+    return None if name in ("", ":memory:") else Path(name)
+
+
+def command(
+    where: typer.Typer, name: str
+) -> Callable[[Callable[Concatenate[Cli, _P], _Outcome]], Callable[Concatenate[Cli, _P], _Outcome]]:
+    """Register a function as a command of a group; the function itself stays as it is."""
+
+    def register(function: Callable[Concatenate[Cli, _P], _Outcome]) -> Callable[Concatenate[Cli, _P], _Outcome]:
+        where.command(name)(_runner(function))
+        return function
+
+    return register
+
+
+def group(name: str, help_text: str, parent: typer.Typer) -> typer.Typer:
+    """A group of commands, itself taking the global options."""
+    made = typer.Typer(no_args_is_help=True, help=help_text, pretty_exceptions_enable=False)
+
+    def remember(ctx: typer.Context, as_json: _JSON = False, store: _STORE = None, config: _CONFIG = None) -> None:
+        ctx.obj = Options(as_json, store, config).over(_outer(ctx))
+
+    made.callback()(remember)
+    parent.add_typer(made, name=name)
+    return made
+
+
+def _outer(ctx: typer.Context) -> Options | None:
+    found: object = ctx.obj
+    return found if isinstance(found, Options) else None
+
+
+def _runner(function: Callable[Concatenate[Cli, _P], _Outcome]) -> Callable[..., None]:
+    """The function as Typer wants it: the global options among its parameters, and not a coroutine."""
+
+    def run(ctx: typer.Context, as_json: bool, store: str | None, config: Path | None, **given: object) -> None:
+        cli = Cli(Options(as_json, store, config).over(_outer(ctx)))
+        outcome = function(cli, **given)  # pyright: ignore[reportCallIssue] - Typer has made `given` from the signature
+        if outcome is not None:
+            asyncio.run(outcome)
+
+    signature = _signature(function)
+    run.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess] - the documented way to state one
+    run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
+    run.__doc__ = function.__doc__
+    return run
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    return inspect.Signature(
+        [
+            inspect.Parameter("ctx", keyword, annotation=typer.Context),
+            *(parameter.replace(kind=keyword) for parameter in own),
+            inspect.Parameter("as_json", keyword, annotation=_JSON, default=False),
+            inspect.Parameter("store", keyword, annotation=_STORE, default=None),
+            inspect.Parameter("config", keyword, annotation=_CONFIG, default=None),
+        ]
+    )

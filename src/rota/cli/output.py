@@ -1,0 +1,178 @@
+"""What a command prints: tables and sentences for people, JSON for programs; answers on stdout, the rest on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO, Final, NamedTuple
+
+from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
+
+__all__ = ["Column", "Output", "printable", "relative", "write_json"]
+
+_NOTHING: Final = "-"
+
+
+class Column(NamedTuple):
+    """One column of a table: its heading, and the name in the row that it shows."""
+
+    heading: str
+    name: str
+
+
+def printable(text: str) -> str:
+    """The text with control characters spelt out: an id must not be able to repaint a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
+
+
+def write_json(value: object, stream: IO[str]) -> None:
+    """One value, readable by people too."""
+    stream.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def relative(at: Instant, now: Instant) -> str:
+    """How far away an instant is: "in 29m", "12s ago"."""
+    span = _rounded(abs(at - now))
+    if span == 0:
+        return "now"
+    return f"in {format_duration(span)}" if at > now else f"{format_duration(span)} ago"
+
+
+def _rounded(span: Millis) -> Millis:
+    # Two units are enough for a person: nobody reads the milliseconds of something due in three days.
+    for size, grain in ((86_400_000, 3_600_000), (3_600_000, 60_000), (0, 1_000)):
+        if span >= size:
+            return round(span / grain) * grain
+    return span
+
+
+class Output:
+    """Where a command's words go. With `as_json` only JSON reaches stdout."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.on_terminal = sys.stdout.isatty()
+
+    def one(self, value: Mapping[str, object], sentence: str | None = None) -> None:
+        """One object: as JSON, as a sentence if there is one, else as a list of its values."""
+        if self.as_json:
+            write_json(value, sys.stdout)
+        elif sentence is not None:
+            self.say(sentence)
+        else:
+            self._facts(value)
+
+    def page(
+        self,
+        items: Sequence[Mapping[str, object]],
+        columns: Sequence[Column],
+        *,
+        cursor: str | None = None,
+        empty: str,
+        **more: object,
+    ) -> None:
+        """A list: as `{"items", "cursor"}` or as a table. `empty` says what to do when there is nothing to show."""
+        if self.as_json:
+            write_json({"items": items, "cursor": cursor, **more}, sys.stdout)
+        elif not items:
+            self.note(empty)
+        else:
+            self._table(items, columns)
+            if cursor is not None:
+                self.note(f"There is more: add --cursor '{cursor}'.")
+
+    def say(self, sentence: str) -> None:
+        """An answer for people."""
+        if not self.as_json:
+            sys.stdout.write(printable_lines(sentence) + "\n")
+
+    def note(self, sentence: str) -> None:
+        """A remark for people that is not the answer."""
+        if not self.as_json:
+            sys.stdout.flush()
+            sys.stderr.write(printable_lines(sentence) + "\n")
+
+    def _facts(self, value: Mapping[str, object]) -> None:
+        shown = {name: _shown(name, item, self.on_terminal) for name, item in value.items() if item is not None}
+        width = max(map(len, shown), default=0)
+        for name, text in shown.items():
+            self.say(f"{name.ljust(width)}  {text}")
+
+    def _table(self, items: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> None:
+        rows = [[_shown(column.name, item.get(column.name), self.on_terminal) for column in columns] for item in items]
+        headings = [column.heading for column in columns]
+        if self.on_terminal:
+            _print_rich(headings, rows)
+        else:
+            _print_plain([headings, *rows])
+
+
+def printable_lines(text: str) -> str:
+    """The text, printable line by line."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _shown(name: str, value: object, on_terminal: bool) -> str:
+    if value is None or value == "":
+        return _NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return printable(_time(value) if on_terminal and _is_time(name) else value)
+    if isinstance(value, Mapping | list | tuple):
+        return printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith("_at") or name == "next_fire"
+
+
+def _time(text: str) -> str:
+    from datetime import datetime
+
+    at = round(datetime.fromisoformat(text).timestamp() * 1_000)
+    return f"{isoformat(at - at % 1_000) or text} ({relative(at, SystemClock().now())})".replace(".000Z", "Z")
+
+
+def _print_rich(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        # As Text: an id like "[red]" is no markup.
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)
+
+
+_STYLES: Final[Mapping[str, str]] = {
+    "pending": "cyan",
+    "running": "yellow",
+    "paused": "magenta",
+    "completed": "green",
+    "success": "green",
+    "ok": "green",
+    "failed": "red",
+    "error": "red",
+    "lost": "red",
+    "cancelled": "dim",
+    "warning": "yellow",
+    _NOTHING: "dim",
+}
+
+
+def _print_plain(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")

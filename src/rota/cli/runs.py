@@ -1,0 +1,69 @@
+"""`rota run`: the run log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from rota.answers import RunInfo
+from rota.cli.invocation import Cli
+from rota.cli.output import Column
+from rota.cli.target import known_type
+from rota.cli.tasks import CursorOption, LimitOption, TypeOption
+from rota.core.task import RunStatus
+from rota.errors import InvalidInput, UnknownTask
+from rota.keys import GLOBAL_KEY, shown_key
+from rota.stores.base import DEFAULT_PAGE, RunQuery
+
+__all__ = ["ls", "show"]
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run ls` prints it.")]
+
+_COLUMNS: Final = (
+    Column("RUN", "run_id"),
+    Column("TYPE", "task_type"),
+    Column("KEY", "user_key"),
+    Column("STATUS", "status"),
+    Column("STARTED", "started_at"),
+    Column("MS", "duration_ms"),
+    Column("ATTEMPT", "attempt"),
+    Column("REASON", "reason"),
+)
+
+
+async def ls(
+    cli: Cli,
+    task_type: TypeOption = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only runs of this key of --type.")] = None,
+    status: Annotated[RunStatus | None, typer.Option("--status", help="Only runs that ended like this.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only runs for this user.")] = None,
+    limit: LimitOption = DEFAULT_PAGE,
+    cursor: CursorOption = None,
+) -> None:
+    """List runs, newest first."""
+    if key is not None and task_type is None:
+        raise InvalidInput(f"--key {key!r} needs --type: the same key may exist in several types. Add --type TYPE.")
+    async with cli.store() as store:
+        if task_type is not None:
+            await known_type(cli, store, task_type)
+        query = RunQuery(
+            task_type=task_type,
+            key=GLOBAL_KEY if key == shown_key(GLOBAL_KEY) else key,
+            status=status,
+            user_id=user,
+            cursor=cursor,
+            limit=limit,
+        )
+        page = await store.runs(query)
+    items = [RunInfo.of(run).to_dict() for run in page.items]
+    cli.output.page(items, _COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
+
+
+async def show(cli: Cli, run_id: RunArgument) -> None:
+    """Show one run."""
+    async with cli.store() as store:
+        page = await store.runs(RunQuery(run_id=run_id, limit=1))
+    if not page.items:
+        raise UnknownTask(f"There is no run {run_id[:100]!r} in the log. `rota run ls` lists the runs that are kept.")
+    cli.output.one(RunInfo.of(page.items[0]).to_dict())

@@ -1,0 +1,301 @@
+"""`rota schedule`: add, list, look, hold, cancel, run, explain."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rota.answers import ScheduleInfo
+from rota.cli.invocation import Cli
+from rota.cli.output import Column, relative
+from rota.cli.target import Target, ask, find_task, known_type, name_of
+from rota.cli.tasks import CursorOption, LimitOption, TypeOption
+from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
+from rota.core.task import Event, Task, TaskStatus
+from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
+from rota.stores.base import DEFAULT_PAGE, MAX_PAYLOAD_BYTES, Store
+from rota.triggers import AnyTrigger, Cron, Once, parse_trigger
+from rota.triggers import explain as explain_trigger
+
+if TYPE_CHECKING:
+    from rota.schedules import Schedules
+
+__all__ = ["add", "cancel", "explain", "ls", "pause", "resume", "run_now", "show"]
+
+TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The task type.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id within its type.")]
+ZoneOption = Annotated[
+    str | None,
+    typer.Option("--tz", metavar="ZONE", help="IANA zone, e.g. Asia/Shanghai. Default: as configured."),
+]
+
+_COLUMNS: Final = (
+    Column("TYPE", "task_type"),
+    Column("ID", "id"),
+    Column("STATUS", "status"),
+    Column("WHEN", "words"),
+    Column("NEXT", "next_fire"),
+    Column("RUNS", "runs"),
+    Column("OWNER", "owner"),
+)
+
+
+class MisfirePolicy(StrEnum):
+    """What becomes of fires that were missed."""
+
+    LATEST = "latest"
+    ALL = "all"
+    SKIP = "skip"
+
+
+class OverlapPolicy(StrEnum):
+    """What becomes of fires during a run."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+
+
+class Kind(StrEnum):
+    """What an expression is."""
+
+    AUTO = "auto"
+    CRON = "cron"
+    INTERVAL = "interval"
+    ONCE = "once"
+
+
+async def add(
+    cli: Cli,
+    task_type: TypeName,
+    schedule_id: IdArgument,
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m or 1h30m.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
+    tz: ZoneOption = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON|@FILE|-", help="JSON, a file of it, or - for stdin.")
+    ] = None,
+    owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Whose schedule it is.")] = None,
+    max_runs: Annotated[int | None, typer.Option("--max-runs", metavar="N", help="End after so many runs.")] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME|D", help="End at this time, or after a duration (90d).")
+    ] = None,
+    misfire: Annotated[
+        MisfirePolicy, typer.Option("--misfire", help="Missed fires: run the latest, all, or none.")
+    ] = MisfirePolicy.LATEST,
+    overlap: Annotated[
+        OverlapPolicy, typer.Option("--overlap", help="Fires during a run: skip them, or queue one.")
+    ] = OverlapPolicy.SKIP,
+    jitter: Annotated[str, typer.Option("--jitter", metavar="D", help="Spread the starts over this long.")] = "0s",
+    grace: Annotated[str | None, typer.Option("--grace", metavar="D", help="Skip a fire later than this.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", metavar="N", help="0 (last) to 10 (first).")] = None,
+) -> None:
+    """Add a schedule, or change the one of this type and id. The same call again changes nothing."""
+    _check_one_trigger(cron, every, at)
+    content = _payload(payload)
+    async with cli.store() as store:
+        await known_type(cli, store, task_type, register=True)
+        info = await _schedules(cli, store).upsert(
+            schedule_id,
+            type=task_type,
+            cron=cron,
+            every=every,
+            at=at,
+            tz=tz,
+            payload=content,
+            owner=owner,
+            misfire=misfire.value,
+            overlap=overlap.value,
+            jitter=jitter,
+            grace=grace,
+            max_runs=max_runs,
+            expires=None if expires is None else _expiry(expires, await store.now()),
+            priority=priority,
+        )
+    _tell(cli, info)
+
+
+def _check_one_trigger(cron: str | None, every: str | None, at: str | None) -> None:
+    given = [flag for flag, value in (("--cron", cron), ("--every", every), ("--at", at)) if value is not None]
+    if len(given) != 1:
+        said = f"{' and '.join(given)} were given" if given else "none was given"
+        raise InvalidTrigger(f"A schedule has one trigger; {said}. Use one of --cron EXPR, --every D or --at TIME.")
+
+
+def _payload(given: str | None) -> object:
+    if given is None:
+        return None
+    text, where = _payload_text(given)
+    try:
+        content: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The payload ({where}) is no JSON: {error}. Write e.g. --payload '{{\"n\": 1}}'.") from None
+    return content
+
+
+def _payload_text(given: str) -> tuple[str, str]:
+    if given != "-" and not given.startswith("@"):
+        return given, "--payload"
+    where = "stdin" if given == "-" else given[1:]
+    try:
+        # One byte more than is allowed is enough to be refused, whatever the size of the file.
+        if given == "-":
+            data = sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1)
+        else:
+            with Path(where).open("rb") as file:
+                data = file.read(MAX_PAYLOAD_BYTES + 1)
+        text = data.decode()
+    except OSError as error:
+        raise InvalidInput(f"The payload cannot be read from {where!r}: {error.strerror}. Check the path.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"The payload in {where!r} is no UTF-8 text. Save it as UTF-8 JSON.") from None
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise InvalidInput(f"The payload in {where!r} is over {MAX_PAYLOAD_BYTES:,} bytes. Pass a reference instead.")
+    return text, where
+
+
+_DURATION: Final = re.compile(r"(?:[0-9.]+(?:ms|s|m|h|d|w))+", re.IGNORECASE)
+
+
+def _expiry(text: str, now: Instant) -> str:
+    if not _DURATION.fullmatch(text.strip()):
+        return text
+    return to_datetime(now + parse_duration(text, what="--expires")).isoformat()
+
+
+async def ls(
+    cli: Cli,
+    task_type: TypeOption = None,
+    owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")] = None,
+    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only schedules in this state.")] = None,
+    limit: LimitOption = DEFAULT_PAGE,
+    cursor: CursorOption = None,
+) -> None:
+    """List schedules, by type and id."""
+    async with cli.store() as store:
+        if task_type is not None:
+            await known_type(cli, store, task_type)
+        page = await _schedules(cli, store).list(type=task_type, owner=owner, status=status, limit=limit, cursor=cursor)
+    empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
+    cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
+
+
+async def show(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
+    """Show one schedule."""
+    async with cli.store() as store:
+        task = await _find(cli, store, task_type, schedule_id)
+    cli.output.one(ScheduleInfo.of(task, cli.config.timezone).to_dict())
+
+
+async def pause(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
+    """Hold a schedule; the fires that pass meanwhile are skipped."""
+    await _carry_out(cli, Event.PAUSE, task_type, schedule_id)
+
+
+async def resume(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
+    """Go on with the first fire that lies ahead."""
+    await _carry_out(cli, Event.RESUME, task_type, schedule_id)
+
+
+async def cancel(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
+    """End a schedule; `schedule add` under its id starts it anew."""
+    await _carry_out(cli, Event.CANCEL, task_type, schedule_id)
+
+
+async def run_now(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
+    """Run a schedule once, now; its series is not shifted."""
+    await _carry_out(cli, Event.RUN_NOW, task_type, schedule_id)
+
+
+async def _carry_out(cli: Cli, event: Event, task_type: str, schedule_id: str) -> None:
+    async with cli.store() as store:
+        task = await ask(store, event, await _find(cli, store, task_type, schedule_id))
+    _tell(cli, ScheduleInfo.of(task, cli.config.timezone))
+
+
+async def _find(cli: Cli, store: Store, task_type: str, schedule_id: str) -> Task:
+    task = await find_task(cli, store, Target(task_type, schedule_id))
+    if task.trigger is None:
+        name = name_of(task.identity)
+        raise UnknownTask(f"{name!r} is a task without a schedule. See `rota task show {name}`.")
+    return task
+
+
+def _schedules(cli: Cli, store: Store) -> Schedules:
+    # Here, because it brings the runtime along, and `rota --help` needs none of it.
+    from rota.schedules import Schedules
+
+    async def ready() -> Store:
+        return store
+
+    return Schedules(ready, cli.config.timezone, SystemClock())
+
+
+def _tell(cli: Cli, info: ScheduleInfo) -> None:
+    now = SystemClock().now()
+    following = "" if info.next_fire is None else f", next {relative(from_datetime(info.next_fire), now)}"
+    cli.output.one(info.to_dict(), f"{info.task_type}/{info.id}: {info.status}, {info.words}{following}.")
+
+
+# --- explain ------------------------------------------------------------------------------------------------------
+
+
+def explain(
+    cli: Cli,
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPRESSION", help="Cron, an interval (30m, or milliseconds) or a time.")
+    ],
+    tz: ZoneOption = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Fires from then on. Default: now.")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--count", metavar="N", help="How many fires to list, 0 to 1000.")] = 5,
+    kind: Annotated[Kind, typer.Option("--kind", help="What the expression is.")] = Kind.AUTO,
+) -> None:
+    """Say in words when something fires, list the next fires, and note where a change of the clocks moves one."""
+    timezone = tz or cli.config.timezone
+    start_at = SystemClock().now() if start is None else _instant(start, timezone)
+    chosen = _guess(expression) if kind is Kind.AUTO else kind
+    trigger = parse_trigger(chosen.value, expression, timezone=timezone, now=start_at, allow_past=True)
+    # A cron job or a time that falls on the start itself is meant too; an interval is counted from the start.
+    after = start_at - 1 if isinstance(trigger, Cron | Once) else start_at
+    explanation = explain_trigger(trigger, timezone, n, after)
+    notes = [*explanation.notes, *_late_note(trigger, after)]
+    if cli.output.as_json:
+        cli.output.one({"words": explanation.words, "fires": list(explanation.fires), "notes": notes})
+        return
+    cli.output.say(f"{explanation.words} ({timezone})")
+    for line in (*explanation.fires, *(f"note: {note}" for note in notes)):
+        cli.output.say(f"  {line}")
+
+
+def _instant(text: str, timezone: str) -> Instant:
+    try:
+        trigger = parse_trigger("once", text, timezone=timezone, now=0, allow_past=True)
+    except InvalidTrigger as error:
+        raise InvalidTrigger(f"--from: {error}") from None
+    assert isinstance(trigger, Once)
+    return trigger.at
+
+
+_DATE: Final = re.compile(r"\d{4}-\d\d")
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def _guess(expression: str) -> Kind:
+    text = expression.strip()
+    if _NUMBER.fullmatch(text) or _DURATION.fullmatch(text):
+        return Kind.INTERVAL
+    return Kind.ONCE if _DATE.match(text) else Kind.CRON
+
+
+def _late_note(trigger: AnyTrigger, after: Instant) -> list[str]:
+    if isinstance(trigger, Once) and trigger.at <= after:
+        return ["This time lies before the start of the list: it does not fire again."]
+    return []

@@ -1,0 +1,141 @@
+"""Which task a command line means, and what to say when there is none or it is in the wrong state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from rota.cli.invocation import Cli
+from rota.config.urls import masked
+from rota.core.outcome import Answer, Reply
+from rota.core.task import Event, Identity, Task, TaskStatus
+from rota.core.task_type import did_you_mean
+from rota.errors import IllegalTransition, InvalidInput, UnknownTask, UnknownTaskType
+from rota.keys import GLOBAL_KEY, UserKeyBuilder, check_task_type, shown_key
+from rota.stores.base import Store, TypeRecord
+
+__all__ = [
+    "AgentOption",
+    "DeviceOption",
+    "KeyArgument",
+    "Target",
+    "TypeArgument",
+    "UserOption",
+    "ask",
+    "find_task",
+    "known_type",
+    "name_of",
+]
+
+TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="The task type, or TYPE/KEY in one word.")]
+KeyArgument = Annotated[
+    str | None, typer.Argument(metavar="[KEY]", help="The key, as `task ls` prints it. Left out: the global task.")
+]
+UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user, in place of a key.")]
+DeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", help="The user's device.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", metavar="ID", help="The user's agent.")]
+
+
+class Target(NamedTuple):
+    """A task as a command line names it."""
+
+    task_type: str
+    key: str | None = None
+    user: str | None = None
+    device: str | None = None
+    agent: str | None = None
+
+    def identity(self, cli: Cli) -> Identity:
+        """The identity that is meant; what contradicts itself is refused."""
+        name, key = self._parts()
+        if key is not None and self.user is not None:
+            raise InvalidInput(f"Both the key {key!r} and --user {self.user!r} were given. Use one of them.")
+        if self.user is not None:
+            key = UserKeyBuilder(cli.config.user_key).build_key(self.user, self.device, self.agent)
+        elif self.device is not None or self.agent is not None:
+            raise InvalidInput("--device and --agent need --user. Add it, or give the key itself.")
+        if key == "":
+            raise InvalidInput(f"The key of the {name!r} task is empty. `rota task ls --type {name}` lists the keys.")
+        return Identity(check_task_type(name), GLOBAL_KEY if key is None else key)
+
+    def _parts(self) -> tuple[str, str | None]:
+        # No type's name has a slash, so TYPE/KEY can always be told apart.
+        name, slash, key = self.task_type.partition("/")
+        if slash and self.key is not None:
+            raise InvalidInput(f"The key was given twice: in {self.task_type!r} and as {self.key!r}. Use one of them.")
+        return (name, key) if slash else (self.task_type, self.key)
+
+
+def name_of(identity: Identity) -> str:
+    """A task as people write it: type/key."""
+    return f"{identity.task_type}/{shown_key(identity.key)}"
+
+
+async def find_task(cli: Cli, store: Store, target: Target) -> Task:
+    """The task that is meant. Unknown: `UnknownTask`, or `UnknownTaskType` if it is the type that nobody knows."""
+    identity = target.identity(cli)
+    candidates = [identity]
+    if identity.key == shown_key(GLOBAL_KEY):
+        # The lists show the global key by this name, but a user may have it too: that one goes first.
+        candidates.append(Identity(identity.task_type, GLOBAL_KEY))
+    for task in await store.get(candidates):
+        if task is not None:
+            return task
+    await known_type(cli, store, identity.task_type)
+    raise UnknownTask(
+        f"There is no task {name_of(identity)!r} in {masked(store.url)}."
+        f" `rota task ls --type {identity.task_type}` lists those there are."
+    )
+
+
+async def known_type(cli: Cli, store: Store, name: str, *, register: bool = False) -> TypeRecord:
+    """The type, from the store or else from the configuration (which `register` puts into the store)."""
+    check_task_type(name)
+    records = {record.task_type.name: record for record in await store.list_types()}
+    if name in records:
+        return records[name]
+    configured = cli.config.tasks.get(name)
+    if configured is None:
+        known = sorted({*records, *cli.config.tasks})
+        hint = did_you_mean(name, known) if known else "None is registered yet."
+        raise UnknownTaskType(
+            f"Neither {masked(store.url)} nor the configuration knows a task type {name!r}. {hint}"
+            " A type is made known by a worker that has it, or by scheduler.tasks in the configuration."
+        )
+    return (await store.put_types([configured]))[0] if register else TypeRecord(configured)
+
+
+async def ask(store: Store, event: Event, task: Task) -> Task:
+    """One of the operator's events on a task that is there; the task as it is then."""
+    reply = (await store.ask(event, [task.identity]))[0]
+    if reply.answer is Answer.REFUSED:
+        raise IllegalTransition(_refusal(event, task, reply))
+    if reply.answer is Answer.UNKNOWN or reply.task is None:
+        raise UnknownTask(f"The task {name_of(task.identity)!r} has just been removed. List the tasks again.")
+    return reply.task
+
+
+_DONE: Final[Mapping[Event, str]] = {
+    Event.PAUSE: "paused",
+    Event.RESUME: "resumed",
+    Event.CANCEL: "cancelled",
+    Event.RUN_NOW: "run now",
+    Event.REDRIVE: "redriven",
+    Event.PURGE: "purged",
+}
+
+_ADVICE: Final[Mapping[TaskStatus, str]] = {
+    TaskStatus.RUNNING: "Wait until its run has ended, or cancel it.",
+    TaskStatus.CANCELLED: "Schedule it again if it is wanted.",
+    TaskStatus.COMPLETED: "It is done; `run-now` runs it once more.",
+    TaskStatus.FAILED: "`rota dlq redrive` or `run-now` runs it again.",
+    TaskStatus.PAUSED: "Resume it first.",
+    TaskStatus.PENDING: "It is waiting for its time already.",
+}
+
+
+def _refusal(event: Event, before: Task, reply: Reply) -> str:
+    status = before.status if reply.task is None else reply.task.status
+    return f"The task {name_of(before.identity)!r} is {status} and cannot be {_DONE[event]}. {_ADVICE[status]}"

@@ -1,0 +1,83 @@
+"""One store, open for as long as somebody needs it.
+
+Several parts of an app may need the store at once: an `async with` block, a worker in the background, a run. Each holds
+the connection and lets go of it; the first one opens the store, the last one closes it. All of them live in one event
+loop, because the store does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from rota.errors import RotaError
+from rota.stores.base import Store
+
+__all__ = ["Connection"]
+
+
+class Connection:
+    """Opens and closes the store of an app. `prepare` is called once it is open, before anybody gets it."""
+
+    def __init__(self, make: Callable[[], Store], prepare: Callable[[Store], Awaitable[None]]) -> None:
+        self._make = make
+        self._prepare = prepare
+        self._store: Store | None = None
+        self._holders = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._gate = asyncio.Lock()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which the store is open; None if it is not."""
+        return None if self._store is None else self._loop
+
+    def store(self) -> Store | None:
+        """The open store; None if nobody holds it. Another event loop than the store's is refused."""
+        if self._store is not None and self._loop is not asyncio.get_running_loop():
+            raise RotaError(
+                "This app is connected in another event loop. Use it there, or end that connection first"
+                " (leave its `async with`, or call `app.sync.close()` or `stop()`)."
+            )
+        return self._store
+
+    async def hold(self) -> Store:
+        """The open store, kept open until `let_go`."""
+        self.store()
+        if self._loop is not asyncio.get_running_loop():
+            # Nothing is open, so nobody waits at the old gate, which may belong to a loop that has ended.
+            self._loop, self._gate = asyncio.get_running_loop(), asyncio.Lock()
+        async with self._gate:
+            store = self._store or await self._open()
+            self._holders += 1
+            return store
+
+    async def let_go(self) -> None:
+        """Undo one `hold`; the last one closes the store."""
+        async with self._gate:
+            assert self._holders > 0, "nobody holds the connection"
+            self._holders -= 1
+            if self._holders == 0 and self._store is not None:
+                store, self._store = self._store, None
+                await store.close()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Store, None]:
+        """`hold` and `let_go` around a block."""
+        store = await self.hold()
+        try:
+            yield store
+        finally:
+            await self.let_go()
+
+    async def _open(self) -> Store:
+        store = self._make()
+        try:
+            await store.open()
+            await self._prepare(store)
+        except BaseException:
+            await store.close()
+            raise
+        self._store = store
+        return store

@@ -1,0 +1,210 @@
+"""Claims work for free slots, fairly across types, as soon as it is due.
+
+Event-driven: woken by the store (`listener.py`), by a run that ended, by the sweeper's news, and by the next due
+time. The check interval is only the safety net.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Clock, Instant, Millis
+from rota.core.task_type import TaskType
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.executor import Executor
+from rota.runtime.handler import Handler
+from rota.runtime.health import Pulse
+from rota.runtime.share import Lane, share
+from rota.stores.base import Claimed, ClaimRequest, Store
+
+__all__ = ["DispatchReport", "Dispatcher", "Slots"]
+
+QUIET_SECONDS = 0.1
+"""For so long after a type had nothing due, types that do have work go first."""
+_SHORTEST_PAUSE = 0.02
+_LONGEST_EMPTY_PAUSE = 1.0
+
+log: FilteringBoundLogger = structlog.get_logger("rota.dispatcher")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchReport:
+    """What one round of claims brought. `next_due_at` and `now` are the store's; `is_full`: no slot is left."""
+
+    claimed: int = 0
+    is_full: bool = False
+    next_due_at: Instant | None = None
+    now: Instant = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The limits of one instance. Handlers that cannot be ended may leave at most `abandoned` behind."""
+
+    total: int
+    abandoned: int
+    lease_ms: Millis
+    check_interval_ms: Millis
+
+
+class Dispatcher(Duty[DispatchReport]):
+    """Feeds the executor."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        handlers: Mapping[str, Handler],
+        types: Mapping[str, TaskType],
+        *,
+        instance: str,
+        slots: Slots,
+        clock: Clock,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._executor = executor
+        self._handlers = handlers
+        self._instance = instance
+        self._slots = slots
+        self._clock = clock
+        self._call_timeout = call_timeout
+        self._names = sorted(name for name in handlers if types[name].enabled)
+        self._limits = {name: types[name].concurrency or slots.total for name in self._names}
+        self._turn = 0
+        self._quiet_until: dict[str, float] = {}
+        self._unanswered: list[str] = []
+        """Claims whose reply never came: what they took is given back before the next claim."""
+        self._due_at: Instant | None = None
+        self._empty_rounds = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The types that are claimed."""
+        return tuple(self._names)
+
+    def poke(self) -> None:
+        """Something became due earlier than was known: whoever was quiet may have work now."""
+        self._quiet_until.clear()
+        self._empty_rounds = 0
+        self.wake()
+
+    def expect(self, next_due_at: Instant | None) -> None:
+        """News of the next due time, from somebody who has looked at all types."""
+        if next_due_at is not None and (self._due_at is None or next_due_at < self._due_at):
+            self._quiet_until.clear()
+            self.wake()
+
+    # --- one round ---
+
+    async def run_once(self, now: Instant | None = None) -> DispatchReport:
+        """Claim until nothing is due or no slot is free."""
+        await self.give_back(now)
+        report = DispatchReport(is_full=not self._free())
+        satisfied: set[str] = set()
+        while not self.is_stopping and (wants := share(self._free(), self._lanes(satisfied))):
+            claimed = await self._claim(wants, now)
+            satisfied |= self._note(wants, claimed)
+            report = self._add(report, claimed)
+        self._due_at = report.next_due_at
+        return report
+
+    def pause_after(self, report: DispatchReport) -> float:
+        longest = self._slots.check_interval_ms / 1_000
+        if report.is_full or report.next_due_at is None:
+            return longest
+        ahead = (report.next_due_at - report.now) / 1_000
+        if ahead > 0:
+            return min(ahead, longest)
+        return self._empty_pause(report)
+
+    def _empty_pause(self, report: DispatchReport) -> float:
+        """Due, but not to be had (no permission, no token): ask again soon, then less and less often."""
+        self._empty_rounds = 0 if report.claimed else self._empty_rounds + 1
+        return min(_SHORTEST_PAUSE * 2 ** min(self._empty_rounds, 10), _LONGEST_EMPTY_PAUSE)
+
+    async def give_back(self, now: Instant | None = None) -> int:
+        """Release what claims took whose reply was lost; how many claims that were."""
+        returned = 0
+        while self._unanswered:
+            claim_id = self._unanswered[0]
+            tasks = await within(self._call_timeout, "abandon", self._store.abandon(self._instance, claim_id, now=now))
+            self._unanswered.remove(claim_id)
+            returned += 1
+            if tasks:
+                log.warning("claim abandoned", claim_id=claim_id, tasks=len(tasks), reason="its reply was lost")
+        return returned
+
+    async def _claim(self, wants: list[tuple[str, int]], now: Instant | None) -> Claimed:
+        request = ClaimRequest(
+            wants=wants,
+            instance=self._instance,
+            claim_id=uuid.uuid4().hex,
+            lease_ms=self._slots.lease_ms,
+            exclude=self._executor.excluded,
+        )
+        sent_at = self._clock.monotonic()
+        # Noted before the call and struck out after it: cancelled, timed out or broken, it is not forgotten.
+        self._unanswered.append(request.claim_id)
+        claimed = await within(self._call_timeout, "claim", self._store.claim(request, now=now))
+        if self.is_stopping:
+            # Nothing new is begun any more: `give_back` releases it.
+            return Claimed([], claimed.next_due_at, claimed.now)
+        self._unanswered.remove(request.claim_id)
+        for task in claimed.tasks:
+            self._executor.start(task, sent_at)
+        return claimed
+
+    def _note(self, wants: list[tuple[str, int]], claimed: Claimed) -> set[str]:
+        """Which types got less than was offered: they have nothing left that is due."""
+        got: dict[str, int] = {}
+        for task in claimed.tasks:
+            got[task.task_type] = got.get(task.task_type, 0) + 1
+        satisfied = {name for name, offered in wants if got.get(name, 0) < offered}
+        quiet_until = self._clock.monotonic() + QUIET_SECONDS
+        for name, _ in wants:
+            if name not in got:
+                self._quiet_until[name] = quiet_until
+            else:
+                self._quiet_until.pop(name, None)
+        self._turn += 1
+        return satisfied
+
+    def _add(self, report: DispatchReport, claimed: Claimed) -> DispatchReport:
+        known, new = report.next_due_at, claimed.next_due_at
+        return DispatchReport(
+            claimed=report.claimed + len(claimed.tasks),
+            is_full=not self._free(),
+            next_due_at=min(known, new) if known is not None and new is not None else (known if new is None else new),
+            now=claimed.now,
+        )
+
+    # --- who may claim ---
+
+    def _free(self) -> int:
+        return self._slots.total - len(self._executor.running)
+
+    def _lanes(self, satisfied: set[str]) -> list[Lane]:
+        at = self._clock.monotonic()
+        too_many = len(self._executor.abandoned) >= self._slots.abandoned
+        start = self._turn % max(len(self._names), 1)
+        lanes: list[Lane] = []
+        for name in self._names[start:] + self._names[:start]:
+            # Past the limit of handlers left behind, those that cannot be ended are not started any more.
+            if name in satisfied or (too_many and self._handlers[name].kind == "thread"):
+                continue
+            running = self._executor.per_type[name]
+            room = self._limits[name] - running
+            lanes.append(Lane(name, running, room, self._quiet_until.get(name, 0.0) > at))
+        return lanes

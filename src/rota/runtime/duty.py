@@ -1,0 +1,105 @@
+"""What all duties of a worker share: a loop that never dies.
+
+`run_once` makes one pass and returns a report; `run` repeats it. Whatever a pass raises is logged, turns the health
+red, and is followed by a pause that grows, with jitter, so that a thousand instances do not come back in the same
+instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Instant
+from rota.errors import StoreUnavailable
+from rota.runtime.health import Pulse
+
+__all__ = ["Duty", "back_off_seconds"]
+
+Report = TypeVar("Report")
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+
+log: FilteringBoundLogger = structlog.get_logger("rota.runtime")
+
+
+def back_off_seconds(failures: int, chance: float) -> float:
+    """The pause after so many failures in a row: doubling up to 2 s, give or take a half."""
+    assert failures >= 1
+    pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 16), _LONGEST_PAUSE)
+    return pause * (0.5 + chance)
+
+
+class Duty(ABC, Generic[Report]):
+    """One duty: a pass, and the pause after it."""
+
+    name: str
+
+    def __init__(self, pulse: Pulse, chance: Callable[[], float]) -> None:
+        self._pulse = pulse
+        self._chance = chance
+        self._woken = asyncio.Event()
+        self._stopped = asyncio.Event()
+
+    @abstractmethod
+    async def run_once(self, now: Instant | None = None) -> Report:
+        """One pass. `now` is None in production: the store's clock rules."""
+
+    @abstractmethod
+    def pause_after(self, report: Report) -> float:
+        """Seconds until the next pass, unless somebody wakes it."""
+
+    def wake(self) -> None:
+        """Make the next pass at once."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the pass that is under way."""
+        self._stopped.set()
+        self._woken.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopped.is_set()
+
+    async def run(self) -> None:
+        """Pass after pass, until stopped."""
+        failures = 0
+        while not self.is_stopping:
+            self._woken.clear()
+            try:
+                report = await self.run_once()
+            except Exception as error:
+                failures += 1
+                self._failed(error, failures)
+                # A wake-up does not shorten this pause: whoever pokes does not know that the store is away.
+                await _first(self._stopped, back_off_seconds(failures, self._chance()))
+                continue
+            failures = 0
+            self._pulse.good(self.name)
+            await _first(self._woken, self.pause_after(report))
+
+    def _failed(self, error: Exception, failures: int) -> None:
+        self._pulse.bad(self.name, error)
+        if not isinstance(error, StoreUnavailable):
+            log.error("duty failed", duty=self.name, failures=failures, exc_info=error)
+        elif failures & (failures - 1) == 0:
+            # An outage of hours is worth a line now and then, not two a second.
+            log.warning("store unavailable", duty=self.name, failures=failures, error=str(error))
+
+
+async def _first(event: asyncio.Event, seconds: float) -> None:
+    """Until the event, or for so many seconds."""
+    if event.is_set():
+        return
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

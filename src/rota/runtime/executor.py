@@ -1,0 +1,334 @@
+"""One run, as a sentence: open, resolve the handler, run it under its timeout, classify its answer, settle.
+
+Each run is one asyncio task, owned by the executor and not by the worker's task group: a task group waits for its
+children for ever, and a handler may swallow its cancellation. Such a handler is given up on after a grace, its run is
+settled without it, and its slot is free again. It is counted as abandoned, and this instance claims nothing of its
+identity, until it ends.
+
+Why a run had to stop decides how it is settled:
+
+    timeout      retry, reason timeout, whatever the handler still returned
+    cancelled    discard, reason cancelled (the store makes it `cancelled`)
+    shutdown     release: unfinished work runs elsewhere, no retry is burned
+    fenced       release: the lease could not be renewed, somebody else may own the task by now
+    lost         nothing: somebody else does own it
+
+After being told to stop for one of the last four, a handler that explicitly returns True, a text or a dict is taken
+at its word: the work is done. A bare return is not that: it is what a handler does that looked at `run.cancelled` and
+left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import cast
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Clock
+from rota.core.outcome import Answer, Reply
+from rota.core.task import Event, Identity, Settlement, Task
+from rota.core.task_type import TaskType
+from rota.errors import StoreUnavailable
+from rota.runtime.deadline import within
+from rota.runtime.duty import back_off_seconds
+from rota.runtime.handler import Handler
+from rota.runtime.health import Pulse
+from rota.runtime.process import run_in_process
+from rota.runtime.running import Running
+from rota.runtime.threads import Threads
+from rota.runtime.verdict import Cause, Verdict, of_error, of_stop, of_value
+from rota.stores.base import Store
+
+__all__ = ["GRACE_SECONDS", "Executor", "Settled"]
+
+GRACE_SECONDS = 5.0
+"""How long a handler that was told to stop has to clean up, before it is given up on."""
+
+Settled = Callable[[Task, Event, bool], None]
+"""Told about every run that has ended: its task, how, and whether the store took it."""
+
+_RELEASED = Verdict(Event.RELEASE)
+_NO_TYPE = TaskType(name="unknown")
+
+
+class Executor:
+    """The runs of one instance."""
+
+    def __init__(
+        self,
+        store: Store,
+        handlers: Mapping[str, Handler],
+        types: Mapping[str, TaskType],
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+        pulse: Pulse,
+        call_timeout: float = 5.0,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self.grace = grace
+        self.running: set[Running] = set()
+        self.abandoned: set[Running] = set()
+        """Handlers that were given up on and still run."""
+        self.per_type: Counter[str] = Counter()
+        self.runs_total = 0
+        self.abandoned_total = 0
+        self.on_settled: Settled = _ignore
+        self.on_free: Callable[[], None] = _nothing
+        """Told when a handler that was given up on has ended after all."""
+        self._store = store
+        self._handlers = handlers
+        self._types = types
+        self._clock = clock
+        self._chance = chance
+        self._pulse = pulse
+        self._call_timeout = call_timeout
+        self._threads = Threads()
+        self._has_given_up = False
+        self._log: FilteringBoundLogger = structlog.get_logger("rota.executor").bind()
+        self._is_verbose = structlog.is_configured() and self._log.is_enabled_for(logging.DEBUG)
+
+    # --- from outside ---
+
+    def start(self, task: Task, held_since: float) -> Running:
+        """Run a task that was claimed by a call sent at `held_since` (monotonic seconds)."""
+        loop = asyncio.get_running_loop()
+        timeout_ms = self._types.get(task.task_type, _NO_TYPE).timeout_ms
+        running = Running(task, self._handlers.get(task.task_type), timeout_ms, held_since)
+        self.running.add(running)
+        self.per_type[task.task_type] += 1
+        running.timer = loop.call_later(timeout_ms / 1_000, self.stop_run, running, Cause.TIMEOUT)
+        running.job = loop.create_task(self._run(running))
+        return running
+
+    def stop_run(self, running: Running, cause: Cause) -> None:
+        """Tell one run to stop; on the event loop's own thread."""
+        if running.tell_to_stop(cause):
+            self.interrupt(running)
+
+    def stop_all(self, cause: Cause) -> None:
+        """Tell every run to stop."""
+        for running in list(self.running):
+            self.stop_run(running, cause)
+
+    def interrupt(self, running: Running) -> None:
+        """Make a run stop that was told to: cancel it, and give up on it if it does not end within the grace."""
+        if running.settling or running.interrupted:
+            return
+        running.interrupted = True
+        _disarm(running)
+        running.timer = asyncio.get_running_loop().call_later(self.grace, self._desert, running)
+        # A thread cannot be interrupted; it can see `run.cancelled`.
+        if running.entered and running.job is not None and running.handler.kind != "thread":
+            running.job.cancel()
+
+    def give_up(self) -> None:
+        """Leave every run as it is: what could not be settled by now is left to its lease."""
+        self._has_given_up = True
+        for running in list(self.running):
+            if running.job is not None:
+                running.job.cancel()
+
+    async def drain(self) -> None:
+        """Until every run is settled or given up on. Bounded by whoever stops them."""
+        while jobs := [running.job for running in self.running if running.job is not None]:
+            await asyncio.wait(jobs)
+
+    def close(self) -> None:
+        """Let the idle threads go."""
+        self._threads.close()
+
+    @property
+    def excluded(self) -> frozenset[Identity]:
+        """What must not be claimed here: a handler that was given up on may still be at work on it."""
+        if not self.abandoned:
+            return frozenset()
+        return frozenset(running.task.identity for running in self.abandoned)
+
+    # --- one run ---
+
+    async def _run(self, running: Running) -> None:
+        verdict = await self._perform(running)
+        if running.deserted:
+            self._forget(running)
+            return
+        await self._finish(running, verdict)
+
+    async def _perform(self, running: Running) -> Verdict | None:
+        """Call the handler and classify what it did."""
+        if not running.has_handler:
+            return _RELEASED
+        running.entered = True
+        running.started = self._clock.monotonic()
+        verdict: Verdict | None = None
+        if running.cause is None:
+            try:
+                verdict = await self._call(running)
+            except asyncio.CancelledError as error:
+                verdict = self._cancelled(running, error)
+            except (Exception, SystemExit) as error:
+                verdict = of_error(error)
+                self._log_error(running, error)
+        if running.cause is None:
+            return verdict
+        return _after_stop(verdict, running.cause) or of_stop(running.cause, running.timeout_ms)
+
+    async def _call(self, running: Running) -> Verdict:
+        handler, task = running.handler, running.task
+        if handler.kind == "async":
+            return of_value(await cast("Awaitable[object]", handler.call(task, running.run)))
+        if handler.kind == "thread":
+            run = running.run
+            return of_value(await self._threads.run(lambda: handler.call(task, run)))
+        return await run_in_process(handler, task, running.timeout_ms, running.report_progress)
+
+    def _cancelled(self, running: Running, error: asyncio.CancelledError) -> Verdict | None:
+        """None if it was told to stop; a handler that cancels itself has simply failed."""
+        job = asyncio.current_task()
+        assert job is not None
+        is_ours = job.cancelling() > 0
+        while job.cancelling() > 0:
+            job.uncancel()
+        if running.cause is None and is_ours:
+            # Nobody here did that: the loop itself is ending.
+            running.cause = Cause.SHUTDOWN
+        return None if is_ours else of_error(error)
+
+    def _desert(self, running: Running) -> None:
+        """Give up on a handler that does not stop: settle its run without it."""
+        if running.settling or running.deserted:
+            return
+        assert running.cause is not None, "only a run that was told to stop is given up on"
+        running.deserted = True
+        running.left_behind = running.job
+        self.abandoned.add(running)
+        self.abandoned_total += 1
+        verdict = of_stop(running.cause, running.timeout_ms)
+        self._log.error(
+            "handler abandoned",
+            task_type=running.task.task_type,
+            key=running.task.key,
+            token=running.task.token,
+            reason=running.cause.value,
+            kind=running.handler.kind,
+        )
+        running.job = asyncio.get_running_loop().create_task(self._finish(running, verdict))
+
+    def _forget(self, running: Running) -> None:
+        """A handler that was given up on has ended after all."""
+        self.abandoned.discard(running)
+        self._log.info("abandoned handler ended", task_type=running.task.task_type, key=running.task.key)
+        self.on_free()
+
+    # --- settling ---
+
+    async def _finish(self, running: Running, verdict: Verdict | None) -> None:
+        running.settling = True
+        _disarm(running)
+        landed = False
+        try:
+            if verdict is None:
+                self._log_lost(running)
+            else:
+                landed = await self._settle(running, verdict)
+        finally:
+            self._close(running, Event.RELEASE if verdict is None else verdict.event, landed)
+
+    def _close(self, running: Running, event: Event, landed: bool) -> None:
+        self.running.discard(running)
+        self.per_type[running.task.task_type] -= 1
+        self.runs_total += 1
+        self.on_settled(running.task, event, landed)
+
+    async def _settle(self, running: Running, verdict: Verdict) -> bool:
+        """Write the end of the run, for as long as the store is away: the token keeps a late one harmless."""
+        settlement = self._settlement(running, verdict)
+        failures = 0
+        while True:
+            try:
+                replies = await within(self._call_timeout, "settle", self._store.settle([settlement]))
+            except StoreUnavailable as error:
+                failures += 1
+                self._pulse.bad("settling", error)
+                if self._has_given_up:
+                    return False
+                await asyncio.sleep(back_off_seconds(failures, self._chance()))
+            except Exception as error:
+                bare = Verdict(verdict.event, verdict.reason, after_ms=verdict.after_ms)
+                self._log.error("settle refused", key=running.task.key, reason=verdict.reason, exc_info=error)
+                if verdict == bare:
+                    return False
+                return await self._settle(running, bare)
+            else:
+                if failures:
+                    self._pulse.good("settling")
+                return self._settled(running, settlement, replies[0])
+
+    def _settlement(self, running: Running, verdict: Verdict) -> Settlement:
+        task = running.task
+        return Settlement(
+            task_type=task.task_type,
+            key=task.key,
+            token=task.token,
+            event=verdict.event,
+            duration_ms=max(0, round((self._clock.monotonic() - running.started) * 1_000)),
+            reason=verdict.reason,
+            error=verdict.error,
+            result=verdict.result,
+            after_ms=verdict.after_ms,
+            chance=self._chance(),
+        )
+
+    def _settled(self, running: Running, settlement: Settlement, reply: Reply) -> bool:
+        if reply.answer not in (Answer.OK, Answer.ALREADY):
+            self._log_lost(running)
+            return False
+        if self._is_verbose:
+            self._log.debug(
+                "settle",
+                task_type=settlement.task_type,
+                key=settlement.key,
+                token=settlement.token,
+                event_=settlement.event.value,
+                reason=settlement.reason,
+                duration_ms=settlement.duration_ms,
+            )
+        return True
+
+    # --- logging ---
+
+    def _log_lost(self, running: Running) -> None:
+        task = running.task
+        self._log.warning("lease lost", task_type=task.task_type, key=task.key, token=task.token, reason="lost")
+
+    def _log_error(self, running: Running, error: BaseException) -> None:
+        task = running.task
+        self._log.warning(
+            "run failed", task_type=task.task_type, key=task.key, token=task.token, reason="error", exc_info=error
+        )
+
+
+def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
+    """What a handler's answer is worth that came after it was told to stop; None if it is worth nothing."""
+    if verdict is None or cause in (Cause.TIMEOUT, Cause.LOST):
+        return None
+    return verdict if verdict.event is Event.COMPLETE and verdict.is_explicit else None
+
+
+def _disarm(running: Running) -> None:
+    if running.timer is not None:
+        running.timer.cancel()
+        running.timer = None
+
+
+def _ignore(task: Task, event: Event, landed: bool) -> None:
+    """Nobody wants to know."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,189 @@
+"""Keeps the leases of an instance, from a thread of its own.
+
+A handler that blocks the event loop must not cost everybody's leases, so the loop takes no part in renewing them. All
+leases go into one call. A run past its timeout and grace is no longer renewed: whoever hangs for good is taken over.
+
+**Self-fencing.** A lease is surely ours until `lease` after the moment its last good renewal was *sent*. Two seconds
+before that (less for short leases) the run is told to stop, and only a release is tried: from then on somebody else
+may own the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Clock, Instant, Millis
+from rota.core.outcome import Answer, Reply
+from rota.core.task import Renewal
+from rota.errors import StoreUnavailable
+from rota.runtime.executor import Executor
+from rota.runtime.health import Pulse
+from rota.runtime.running import Running
+from rota.runtime.stall import StallWatch
+from rota.runtime.verdict import Cause
+from rota.stores.base import Store
+
+__all__ = ["Heartbeat", "HeartbeatReport"]
+
+LONGEST_PERIOD = 0.75
+"""Seconds between renewals at most: a wish to cancel travels with their answer, and is promised within 1 s."""
+_FENCE_MARGIN = 2.0
+_SHORTEST_CALL = 0.05
+
+log: FilteringBoundLogger = structlog.get_logger("rota.heartbeat")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReport:
+    """What one beat did: leases kept, and runs told to stop."""
+
+    renewed: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    fenced: int = 0
+
+
+class Heartbeat:
+    """Renews what the executor runs."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        *,
+        lease_ms: Millis,
+        clock: Clock,
+        pulse: Pulse,
+        call_timeout: float = 5.0,
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._lease_ms = lease_ms
+        self._clock = clock
+        self._pulse = pulse
+        self._call_timeout = call_timeout
+        lease = lease_ms / 1_000
+        self._period = min(lease / 4, LONGEST_PERIOD)
+        self._safe_for = lease - min(_FENCE_MARGIN, lease / 4)
+        self._poked = threading.Event()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._stall = StallWatch(executor)
+
+    # --- coming and going ---
+
+    def start(self) -> None:
+        """Beat from now on, beside the event loop that runs now. Starting twice is harmless."""
+        if self._loop is not None:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._stopping = False
+        threading.Thread(target=self._beat, name="rota-heartbeat", daemon=True).start()
+
+    async def stop(self) -> None:
+        """No more beats. Waits for the one under way, which is bounded by the store's deadline."""
+        if self._ended is None:
+            return
+        self._stopping = True
+        self._poked.set()
+        await self._ended.wait()
+        self._loop = self._ended = None
+
+    def poke(self) -> None:
+        """Renew now: somebody has asked for something that the next answer carries. Any thread."""
+        self._poked.set()
+
+    def _beat(self) -> None:
+        loop, ended = self._loop, self._ended
+        assert loop is not None
+        assert ended is not None
+        while not self._stopping:
+            self._poked.wait(self._period)
+            self._poked.clear()
+            if not self._stopping:
+                self._beat_safely(loop)
+        _call(loop, ended.set)
+
+    def _beat_safely(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            self.run_once()
+            self._stall.look(loop, self._clock.monotonic())
+        except Exception as error:
+            self._pulse.bad(self.name, error)
+            if not isinstance(error, StoreUnavailable):
+                log.error("heartbeat failed", exc_info=error)
+        else:
+            self._pulse.good(self.name)
+
+    # --- one beat ---
+
+    def run_once(self, now: Instant | None = None) -> HeartbeatReport:
+        """Fence what can no longer be trusted, renew the rest."""
+        at = self._clock.monotonic()
+        held = [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+        unsafe = [running for running in held if at - running.held_since > self._safe_for]
+        fenced = sum(self._tell(running, Cause.FENCED) for running in unsafe)
+        kept = [running for running in held if at - running.held_since <= self._safe_for]
+        if not kept:
+            return HeartbeatReport(fenced=fenced)
+        return self._renew(kept, at, fenced, now)
+
+    def _renew(self, kept: Sequence[Running], sent_at: float, fenced: int, now: Instant | None) -> HeartbeatReport:
+        renewals = [running.renewal() for running in kept]
+        replies = self._store.renew(renewals, self._lease_ms, now=now, timeout=self._patience(kept, sent_at))
+        cancelled = lost = 0
+        for running, renewal, reply in zip(kept, renewals, replies, strict=True):
+            match self._take(running, renewal, reply, sent_at):
+                case Cause.CANCELLED:
+                    cancelled += 1
+                case Cause.LOST:
+                    lost += 1
+                case _:
+                    pass
+        return HeartbeatReport(len(kept) - lost, cancelled, lost, fenced)
+
+    def _patience(self, kept: Sequence[Running], at: float) -> float:
+        """How long the store may take: not past the moment at which the first of these runs must be fenced."""
+        oldest = min(running.held_since for running in kept)
+        return max(_SHORTEST_CALL, min(self._call_timeout, oldest + self._safe_for - at))
+
+    def _take(self, running: Running, renewal: Renewal, reply: Reply, sent_at: float) -> Cause | None:
+        """Act on one answer; the cause if the run was told to stop for it."""
+        if reply.answer in (Answer.OK, Answer.CANCEL):
+            running.renewed(renewal, sent_at)
+        if reply.answer is Answer.OK:
+            return None
+        # A run that was settled while the renewal was under way is stale for a good reason: `_tell` refuses it.
+        cause = Cause.CANCELLED if reply.answer is Answer.CANCEL else Cause.LOST
+        return cause if self._tell(running, cause) else None
+
+    def _tell(self, running: Running, cause: Cause) -> bool:
+        if not running.tell_to_stop(cause):
+            return False
+        log.warning(
+            "run told to stop",
+            task_type=running.task.task_type,
+            key=running.task.key,
+            token=running.task.token,
+            reason=cause.value,
+        )
+        if self._loop is not None:
+            _call(self._loop, self._executor.interrupt, running)
+        return True
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Have the loop call it; a loop that was closed meanwhile needs no calls any more."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)

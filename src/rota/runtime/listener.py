@@ -1,0 +1,45 @@
+"""Listens to the store and wakes the dispatcher when something may be due earlier than was known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.clock import Instant, Millis
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.stores.base import Store
+
+__all__ = ["Listener"]
+
+WAIT_MS: Millis = 2_000
+"""One wait is no longer than this, so that a connection that died in silence is noticed."""
+
+
+class Listener(Duty[bool]):
+    """Turns the store's `wait` into wake-ups. The report says whether there was one."""
+
+    name = "listener"
+
+    def __init__(
+        self,
+        store: Store,
+        on_poke: Callable[[], None],
+        *,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._on_poke = on_poke
+        self._deadline = WAIT_MS / 1_000 + call_timeout
+
+    async def run_once(self, now: Instant | None = None) -> bool:
+        poked = await within(self._deadline, "wait", self._store.wait(WAIT_MS))
+        if poked:
+            self._on_poke()
+        return poked
+
+    def pause_after(self, report: bool) -> float:
+        return 0.0

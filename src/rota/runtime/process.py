@@ -1,0 +1,126 @@
+"""A handler in a process of its own: it can be killed, and what it breaks is its own.
+
+The child (`child.py`) is told in one JSON object which function to call and for which task; it answers in JSON lines,
+progress first and the verdict last. Nothing is pickled. It leads its own session, so that what it starts is killed
+with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from rota.clock import Millis
+from rota.core.task import Event, Task
+from rota.runtime.handler import Handler, HandlerFunction
+from rota.runtime.verdict import Verdict
+
+__all__ = ["Line", "Order", "Place", "run_in_process"]
+
+TERMINATE_GRACE = 1.0
+"""Seconds between asking a process to end and ending it."""
+_LINE_LIMIT = 64 * 1024
+_COMMAND = (sys.executable, "-m", "rota.runtime.child")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a function is found: by module, or by file if it stands in the program's main module."""
+
+    qualname: str
+    module: str | None = None
+    path: str | None = None
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Everything that the child needs to know."""
+
+    place: Place
+    task: Task
+    timeout_ms: Millis
+    positional: bool
+    sys_path: tuple[str, ...]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of the child's answer: progress (JSON in a text), or the verdict."""
+
+    progress: str | None = None
+    verdict: Verdict | None = None
+
+
+async def run_in_process(
+    handler: Handler, task: Task, timeout_ms: Millis, on_progress: Callable[[str], None] | None
+) -> Verdict:
+    """The verdict of one run in a child process. Cancelling it kills the process and waits for its end."""
+    order = Order(place_of(handler.function), task, timeout_ms, handler.positional, tuple(sys.path))
+    process = await asyncio.create_subprocess_exec(
+        *_COMMAND,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LINE_LIMIT,
+        start_new_session=True,
+    )
+    try:
+        verdict = await _converse(process, msgspec.json.encode(order), on_progress)
+        return verdict or _died(await process.wait())
+    finally:
+        await _end(process)
+
+
+def place_of(function: HandlerFunction) -> Place:
+    """Where the child finds the function. The main module has no name that can be imported, but a file."""
+    module: str = function.__module__
+    qualname = str(getattr(function, "__qualname__", ""))
+    if module != "__main__":
+        return Place(qualname, module=module)
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return Place(qualname, module=main.__spec__.name)
+    return Place(qualname, path=getattr(main, "__file__", None))
+
+
+async def _converse(
+    process: asyncio.subprocess.Process, order: bytes, on_progress: Callable[[str], None] | None
+) -> Verdict | None:
+    """Send the order, listen to the progress; the verdict, or None if the child ended without one."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(order)
+        await process.stdin.drain()
+        process.stdin.close()
+    while text := await process.stdout.readline():
+        line = msgspec.json.decode(text, type=Line)
+        if line.verdict is not None:
+            return line.verdict
+        if line.progress is not None and on_progress is not None:
+            on_progress(line.progress)
+    return None
+
+
+def _died(code: int) -> Verdict:
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return Verdict(Event.RETRY, "error", f"The handler's process {how} before it answered. See its output.")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Nothing of it is left afterwards: asked to end, then ended, then waited for."""
+    if process.returncode is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TERMINATE_GRACE):
+                await process.wait()
+    # What the handler itself started belongs to its session, and outlives its leader unless it is ended too.
+    _signal_group(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -1,0 +1,54 @@
+"""Retention: ends what has expired and removes what is old enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rota.clock import Instant, Millis
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.stores.base import Purged, Store
+
+__all__ = ["PERIOD_SECONDS", "Pruner"]
+
+PERIOD_SECONDS: Final = 60.0
+PAGE: Final = 1_000
+MAX_PAGES: Final = 100
+"""In one pass: a mountain of old records is removed over several minutes, not in one go."""
+
+
+class Pruner(Duty[Purged]):
+    """Prunes page after page while pages are full."""
+
+    name = "pruner"
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        run_ttl_ms: Millis,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+        page: int = PAGE,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._run_ttl_ms = run_ttl_ms
+        self._call_timeout = call_timeout
+        self._page = page
+
+    async def run_once(self, now: Instant | None = None) -> Purged:
+        total = Purged(0, 0, 0, 0)
+        for _ in range(MAX_PAGES):
+            pruned = await within(self._call_timeout, "prune", self._store.prune(self._run_ttl_ms, self._page, now=now))
+            total = Purged(*(a + b for a, b in zip(total, pruned, strict=True)))
+            if max(pruned) < self._page:
+                break
+        return total
+
+    def pause_after(self, report: Purged) -> float:
+        # Instances that were started together drift apart.
+        return PERIOD_SECONDS * (0.75 + 0.5 * self._chance())

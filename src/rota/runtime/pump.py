@@ -1,0 +1,60 @@
+"""Hands completions to the types that come after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rota.clock import Instant
+from rota.core.task_type import TaskType
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.stores.base import Store
+
+__all__ = ["PERIOD_SECONDS", "Pump"]
+
+PERIOD_SECONDS: Final = 1.0
+PAGE: Final = 200
+
+
+class Pump(Duty[int]):
+    """Pumps every second, and at once when a run completed that others wait for."""
+
+    name = "pump"
+
+    def __init__(
+        self,
+        store: Store,
+        types: Iterable[TaskType],
+        *,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._call_timeout = call_timeout
+        self._followed = frozenset(name for task_type in types for name in task_type.after)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any type comes after another."""
+        return bool(self._followed)
+
+    def completed(self, task_type: str) -> None:
+        """A run of this type has completed."""
+        if task_type in self._followed:
+            self.wake()
+
+    async def run_once(self, now: Instant | None = None) -> int:
+        """Hand on everything that waits; how many completions that were."""
+        total = 0
+        while True:
+            handed = await within(self._call_timeout, "pump", self._store.pump(PAGE, now=now))
+            total += handed
+            if handed < PAGE:
+                return total
+
+    def pause_after(self, report: int) -> float:
+        return PERIOD_SECONDS

@@ -1,0 +1,109 @@
+"""What a handler can know and say about the run that it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from rota.clock import Millis, to_datetime
+from rota.core.task import Task
+from rota.errors import InvalidInput, LimitExceeded
+from rota.stores.base import MAX_PROGRESS_BYTES
+
+__all__ = ["Run", "decode_payload"]
+
+
+class Run:
+    """One attempt. A handler gets it by declaring a parameter that is annotated `Run`.
+
+    `progress` may be called and `cancelled` read from any thread.
+    """
+
+    __slots__ = ("_report", "_task", "_timeout_ms", "cancelled", "latest_progress")
+
+    def __init__(self, task: Task, timeout_ms: Millis, report: Callable[[str], None] | None = None) -> None:
+        self._task = task
+        self._timeout_ms = timeout_ms
+        self._report = report
+        self.cancelled = False
+        """Whether the run was told to stop. A handler in a thread cannot be interrupted: it looks here now and then."""
+        self.latest_progress: str | None = None
+        """The progress as JSON, as the next renewal of the lease carries it."""
+
+    @property
+    def task_type(self) -> str:
+        return self._task.task_type
+
+    @property
+    def key(self) -> str:
+        return self._task.key
+
+    @property
+    def user_id(self) -> str | None:
+        return self._task.user_id
+
+    @property
+    def device_id(self) -> str | None:
+        return self._task.device_id
+
+    @property
+    def agent_id(self) -> str | None:
+        return self._task.agent_id
+
+    @property
+    def payload(self) -> object:
+        """The payload as plain Python values, decoded anew with every look."""
+        return decode_payload(self._task)
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._task.attempt
+
+    @property
+    def token(self) -> int:
+        """The fence: grows with every claim. Pass it on to whatever must refuse a run that was taken over."""
+        return self._task.token
+
+    @property
+    def fire_at(self) -> datetime | None:
+        """The nominal time that this run stands for; late runs and retries keep it."""
+        return None if self._task.fire_at is None else to_datetime(self._task.fire_at)
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """When it was due."""
+        return to_datetime(self._task.scheduled_at)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the type's timeout ends the run."""
+        started_at = self._task.claimed_at
+        return None if started_at is None else to_datetime(started_at + self._timeout_ms)
+
+    def progress(self, value: object) -> None:
+        """Say how far the run has come: any JSON of at most 4 KiB. Shown from the next renewal on."""
+        try:
+            encoded = msgspec.json.encode(value)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise InvalidInput(f"The progress of {self.key!r} cannot be written as JSON: {error}.") from None
+        if len(encoded) > MAX_PROGRESS_BYTES:
+            raise LimitExceeded(
+                f"The progress of {self.key!r} has {len(encoded):,} bytes; {MAX_PROGRESS_BYTES:,} is the limit."
+            )
+        self.latest_progress = encoded.decode()
+        if self._report is not None:
+            self._report(self.latest_progress)
+
+
+def decode_payload(task: Task) -> object:
+    """The payload as plain Python values; None if there is none."""
+    if task.payload is None:
+        return None
+    try:
+        value: object = msgspec.json.decode(task.payload)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"The payload of {task.identity} is no JSON: {error}. Schedule it again.") from None
+    return value

@@ -1,0 +1,105 @@
+"""One run under way: what the executor, the heartbeat and the worker know of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota.clock import Millis
+from rota.core.task import Renewal, Task
+from rota.runtime.handler import Handler
+from rota.runtime.run import Run
+from rota.runtime.verdict import Cause
+
+__all__ = ["Running"]
+
+
+class Running:
+    """A run from its claim to its settlement. Fields that both threads touch are single assignments."""
+
+    __slots__ = (
+        "_handler",
+        "_progress_sent",
+        "_run",
+        "cause",
+        "deserted",
+        "entered",
+        "held_since",
+        "interrupted",
+        "job",
+        "left_behind",
+        "settling",
+        "started",
+        "task",
+        "timeout_ms",
+        "timer",
+    )
+
+    def __init__(self, task: Task, handler: Handler | None, timeout_ms: Millis, held_since: float) -> None:
+        self.task = task
+        self.timeout_ms = timeout_ms
+        self.held_since = held_since
+        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
+        self.started = held_since
+        self.cause: Cause | None = None
+        self.entered = False
+        """Whether the handler was called. A task that is cancelled before its first step never runs at all."""
+        self.interrupted = False
+        self.settling = False
+        self.deserted = False
+        """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
+        self.job: asyncio.Task[None] | None = None
+        self.left_behind: asyncio.Task[None] | None = None
+        """The handler's own task, once it was given up on. The loop itself keeps no reference to it."""
+        self.timer: asyncio.TimerHandle | None = None
+        self._handler = handler
+        self._run: Run | None = None
+        self._progress_sent: str | None = None
+
+    @property
+    def handler(self) -> Handler:
+        assert self._handler is not None, f"{self.task.identity} has no handler here"
+        return self._handler
+
+    @property
+    def has_handler(self) -> bool:
+        return self._handler is not None
+
+    @property
+    def run(self) -> Run | None:
+        """What the handler is given, if it asked for it."""
+        if self._run is None and self.handler.run_parameter is not None:
+            self._run = Run(self.task, self.timeout_ms)
+            self._run.cancelled = self.cause is not None
+        return self._run
+
+    def report_progress(self, progress: str) -> None:
+        """Progress that comes as JSON from a process of its own."""
+        if self.run is not None:
+            self.run.latest_progress = progress
+
+    def tell_to_stop(self, cause: Cause) -> bool:
+        """Note why it has to stop, from any thread; False if it was told before or is over. The first cause counts."""
+        if self.settling or self.cause is not None:
+            return False
+        self.cause = cause
+        if self._run is not None:
+            self._run.cancelled = True
+        return True
+
+    def is_held(self, now: float, grace: float) -> bool:
+        """Whether the lease is still to be renewed: not once it is lost, being settled, or long past its timeout."""
+        if self.settling or self.cause in (Cause.LOST, Cause.FENCED):
+            return False
+        return now <= self.started + self.timeout_ms / 1_000 + grace
+
+    def renewal(self) -> Renewal:
+        """The request to keep the lease, with the progress that was made since the last one."""
+        progress = None if self._run is None else self._run.latest_progress
+        new = None if progress == self._progress_sent else progress
+        return Renewal(self.task.task_type, self.task.key, self.task.token, new)
+
+    def renewed(self, renewal: Renewal, sent_at: float) -> None:
+        """The store has agreed to a renewal that was sent at this time."""
+        self.held_since = sent_at
+        if renewal.progress is not None:
+            self._progress_sent = renewal.progress

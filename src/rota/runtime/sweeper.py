@@ -1,0 +1,72 @@
+"""Signs of life, and taking back what the dead have left: one `tick` a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Instant, Millis
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.stores.base import Beat, Store
+
+__all__ = ["SweepReport", "Sweeper"]
+
+log: FilteringBoundLogger = structlog.get_logger("rota.sweeper")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What one sweep found: tasks taken back, leases prolonged instead, and the next due time."""
+
+    reaped: int
+    extended: int
+    next_due_at: Instant | None
+    now: Instant
+
+
+class Sweeper(Duty[SweepReport]):
+    """Ticks, and passes on what the tick says of the next due time."""
+
+    name = "sweeper"
+
+    def __init__(
+        self,
+        store: Store,
+        beat: Callable[[], Beat],
+        on_due: Callable[[Instant | None], None],
+        *,
+        sweep_ms: Millis,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._beat = beat
+        self._on_due = on_due
+        self._period = sweep_ms / 1_000
+        self._call_timeout = call_timeout
+
+    async def run_once(self, now: Instant | None = None) -> SweepReport:
+        tick = await within(self._call_timeout, "tick", self._store.tick(self._beat(), now=now))
+        for task in tick.reaped:
+            log.warning(
+                "reap",
+                task_type=task.task_type,
+                key=task.key,
+                token=task.last_token,
+                reason=task.reason,
+                status=task.status.value,
+            )
+        if tick.extended:
+            log.warning("leases extended", leases=tick.extended, reason="nobody had swept for a while")
+        self._on_due(tick.next_due_at)
+        return SweepReport(len(tick.reaped), tick.extended, tick.next_due_at, tick.now)
+
+    def pause_after(self, report: SweepReport) -> float:
+        return self._period

@@ -1,0 +1,90 @@
+"""Threads for handlers that are not async: started when needed, used again, never waited for at exit.
+
+`concurrent.futures` joins its threads when the interpreter ends, so one handler that hangs would keep the process
+alive; and its pool has a fixed size, so a few of them would take all of it. These are daemons, and there are as many
+as there are runs; a hanging one costs itself and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+__all__ = ["Threads"]
+
+_Job = Callable[[], None]
+
+
+class Threads:
+    """A set of daemon threads that belongs to one worker."""
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[_Job | None]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    async def run(self, function: Callable[[], object]) -> object:
+        """The function's result, computed in a thread. Cancelling the caller leaves the thread to itself."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            answer, error = _outcome(lambda: context.run(function))
+            try:
+                loop.call_soon_threadsafe(_answer, future, answer, error)
+            except RuntimeError:
+                # The loop has ended: nobody is waiting any more.
+                return
+
+        self._submit(job)
+        return await future
+
+    def close(self) -> None:
+        """Let the idle threads end; the busy ones end with their job. Another `run` opens it again."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for queue in idle:
+            queue.put(None)
+
+    def _submit(self, job: _Job) -> None:
+        with self._lock:
+            self._closed = False
+            queue = self._idle.pop() if self._idle else None
+        if queue is None:
+            queue = SimpleQueue[_Job | None]()
+            threading.Thread(target=self._work, args=(queue,), name="rota-handler", daemon=True).start()
+        queue.put(job)
+
+    def _work(self, queue: SimpleQueue[_Job | None]) -> None:
+        while (job := queue.get()) is not None:
+            job()
+            # What it closes over (a payload, a result) must not live on in an idle thread.
+            del job
+            with self._lock:
+                if self._closed:
+                    return
+                self._idle.append(queue)
+
+
+def _outcome(function: Callable[[], object]) -> tuple[object, BaseException | None]:
+    try:
+        return function(), None
+    except BaseException as error:  # SystemExit in a thread must reach the run, not end the thread in silence
+        return None, error
+
+
+def _answer(future: asyncio.Future[object], answer: object, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # A future refuses this one: it would end the coroutine that awaits it as if nothing had happened.
+        error = RuntimeError(f"StopIteration: {error}")
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,137 @@
+"""How a run ended, as the store is told: the one place that reads a handler's answer."""
+
+from __future__ import annotations
+
+import inspect
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from rota.clock import Millis, format_duration
+from rota.core.task import Event
+from rota.runtime.signals import Discard, Retry, Signal, Snooze
+from rota.stores.base import MAX_TEXT
+
+__all__ = ["REASONS", "SUCCESS", "Cause", "Verdict", "of_error", "of_stop", "of_value", "shortened"]
+
+REASONS: Final = frozenset({"error", "timeout", "cancelled", "lost", "poison", "rate_limited", "discarded"})
+"""The reason classes: what dashboards and alerts group by."""
+
+
+class Cause(StrEnum):
+    """Why a run was told to stop before it had ended by itself."""
+
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    """Somebody wants the task cancelled."""
+    SHUTDOWN = "shutdown"
+    LOST = "lost"
+    """The store says that the token is stale: somebody else owns the task."""
+    FENCED = "fenced"
+    """The lease could not be renewed in time, so somebody else may own the task."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a settlement says beyond whose it is."""
+
+    event: Event
+    reason: str | None = None
+    error: str | None = None
+    result: str | None = None
+    after_ms: Millis | None = None
+    is_explicit: bool = True
+    """False for a bare return, which a handler also makes when it was told to stop and left."""
+
+
+SUCCESS: Final = Verdict(Event.COMPLETE)
+_BARE: Final = Verdict(Event.COMPLETE, is_explicit=False)
+_FAILED: Final = Verdict(Event.RETRY, "error", "The handler returned False.")
+_RETURNS = "Return True or None (done), False (failed), a text or dict (done, kept), or Retry, Snooze or Discard."
+
+
+def of_value(value: object) -> Verdict:
+    """What a returned value means."""
+    match value:
+        case None:
+            return _BARE
+        case True:
+            return SUCCESS
+        case False:
+            return _FAILED
+        case Signal():
+            return _of_signal(value)
+        case str():
+            return Verdict(Event.COMPLETE, result=shortened(value))
+        case dict():
+            return _of_dict(value)  # pyright: ignore[reportUnknownArgumentType]  # any dict will do
+        case _:
+            return _of_nonsense(value)
+
+
+def of_error(error: BaseException) -> Verdict:
+    """What a raised exception means."""
+    if isinstance(error, Signal):
+        return _of_signal(error)
+    return Verdict(Event.RETRY, "error", shortened(_described(error)))
+
+
+def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
+    """What becomes of a run that was told to stop; None if there is nothing left to settle."""
+    match cause:
+        case Cause.TIMEOUT:
+            limit = format_duration(timeout_ms)
+            return Verdict(Event.RETRY, "timeout", f"It ran longer than its timeout of {limit}. Raise it, or do less.")
+        case Cause.CANCELLED:
+            return Verdict(Event.DISCARD, "cancelled")
+        case Cause.SHUTDOWN:
+            return Verdict(Event.RELEASE)
+        case Cause.FENCED:
+            return Verdict(Event.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time.")
+        case Cause.LOST:
+            return None
+
+
+def shortened(text: str) -> str:
+    """The text as a store can keep it: no NUL, no lone surrogate, at most MAX_TEXT characters."""
+    text = text[:MAX_TEXT].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _of_signal(signal: Signal) -> Verdict:
+    match signal:
+        case Retry():
+            reason = signal.reason if signal.reason in REASONS else "error"
+            return Verdict(Event.RETRY, reason, shortened(_described(signal)), after_ms=signal.after_ms)
+        case Snooze():
+            return Verdict(Event.SNOOZE, after_ms=signal.after_ms)
+        case Discard():
+            return Verdict(Event.DISCARD, "discarded", result=shortened(signal.reason))
+        case _:
+            return Verdict(Event.RETRY, "error", shortened(_described(signal)))
+
+
+def _of_dict(value: dict[object, object]) -> Verdict:
+    try:
+        return Verdict(Event.COMPLETE, result=shortened(msgspec.json.encode(value).decode()))
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return _of_nonsense(value)
+
+
+def _of_nonsense(value: object) -> Verdict:
+    """Nobody knows what it means, and trying again would return the same: a dead letter that says what to change."""
+    if inspect.iscoroutine(value):
+        value.close()
+        return Verdict(Event.FAIL, "error", "The handler returned a coroutine that nobody awaits. Declare it async.")
+    kind = type(value).__name__
+    return Verdict(Event.FAIL, "error", f"The handler returned a {kind} that is not understood. {_RETURNS}")
+
+
+def _described(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # an exception's own __str__ may be as broken as its handler
+        text = "(its message cannot be shown)"
+    if isinstance(error, Signal):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,292 @@
+"""A worker: one instance at work. It owns every loop of the runtime, in one task group, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import DAY, SECOND, Clock, Millis
+from rota.core.task import Event, Task
+from rota.core.task_type import TaskType, did_you_mean
+from rota.errors import InvalidConfig, RotaError
+from rota.runtime.deadline import within
+from rota.runtime.dispatcher import Dispatcher, Slots
+from rota.runtime.executor import Executor
+from rota.runtime.handler import Handler
+from rota.runtime.health import Health, Pulse
+from rota.runtime.heartbeat import Heartbeat
+from rota.runtime.listener import WAIT_MS, Listener
+from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
+from rota.runtime.pruner import Pruner
+from rota.runtime.pump import Pump
+from rota.runtime.sweeper import Sweeper
+from rota.runtime.verdict import Cause
+from rota.stores.base import Beat, Store
+
+__all__ = ["Worker", "WorkerSettings"]
+
+log: FilteringBoundLogger = structlog.get_logger("rota.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How an instance works. `grace_ms` is what a handler has to clean up in, once it was told to stop."""
+
+    lease_ms: Millis = 10 * SECOND
+    sweep_ms: Millis = SECOND
+    check_interval_ms: Millis = 10 * SECOND
+    max_concurrent: int = 5
+    run_ttl_ms: Millis = 30 * DAY
+    call_timeout: float = 5.0
+    abandoned_limit: int = 10
+    grace_ms: Millis = 5 * SECOND
+
+
+class Worker:
+    """Claims, runs and settles tasks of the types that it has handlers for. The store is open, and stays open."""
+
+    def __init__(
+        self,
+        store: Store,
+        handlers: Mapping[str, Handler],
+        types: Mapping[str, TaskType],
+        settings: WorkerSettings | None = None,
+        *,
+        clock: Clock,
+        chance: Callable[[], float] = random.random,
+        instance: str | None = None,
+    ) -> None:
+        _check(handlers, types)
+        settings = settings or WorkerSettings()
+        self.instance = instance or uuid.uuid4().hex
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._started_at = clock.now()
+        self._pulse = pulse = Pulse(clock)
+        patience = settings.call_timeout
+        self._executor = Executor(
+            store,
+            handlers,
+            types,
+            clock=clock,
+            chance=chance,
+            pulse=pulse,
+            call_timeout=patience,
+            grace=settings.grace_ms / SECOND,
+        )
+        self._heartbeat = Heartbeat(
+            store, self._executor, lease_ms=settings.lease_ms, clock=clock, pulse=pulse, call_timeout=patience
+        )
+        slots = Slots(settings.max_concurrent, settings.abandoned_limit, settings.lease_ms, settings.check_interval_ms)
+        self._dispatcher = dispatcher = Dispatcher(
+            store,
+            self._executor,
+            handlers,
+            types,
+            instance=self.instance,
+            slots=slots,
+            clock=clock,
+            pulse=pulse,
+            chance=chance,
+            call_timeout=patience,
+        )
+        self._listener = Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience)
+        self._sweeper = Sweeper(
+            store,
+            self._beat,
+            dispatcher.expect,
+            sweep_ms=settings.sweep_ms,
+            pulse=pulse,
+            chance=chance,
+            call_timeout=patience,
+        )
+        self._pruner = Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience)
+        self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
+        self._executor.on_settled = self._on_settled
+        self._executor.on_free = dispatcher.poke
+        self._stop_asked = asyncio.Event()
+        self._done: asyncio.Event | None = None
+        self._wake_idler = asyncio.Event()
+        self._deadlines: list[asyncio.TimerHandle] = []
+
+    # --- the worker's life ---
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is at work, or about to end."""
+        return self._done is not None and not self._done.is_set()
+
+    async def run(self) -> None:
+        """Work until stopped or cancelled. A worker that was stopped, even before it started, stays stopped."""
+        self._begin()
+        try:
+            if not self._stop_asked.is_set():
+                await self._work()
+        finally:
+            await self._end()
+
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109  # it bounds the runs, not this call
+        """No new claims; running work may finish for `timeout` seconds, then it is cancelled and released.
+
+        Bounded by the timeout, the grace and one store call. Stopping again is harmless, and may shorten the wait.
+        """
+        self._stop_asked.set()
+        self._dispatcher.stop()
+        if self._done is None or self._done.is_set():
+            return
+        self._hurry(timeout)
+        await self._done.wait()
+
+    async def run_until_idle(self) -> int:
+        """Work off everything that is due now, follow-ups and due retries included; how many runs that were."""
+        self._begin()
+        before = self._executor.runs_total
+        try:
+            self._heartbeat.start()
+            await self._drain_due()
+        except asyncio.CancelledError:
+            self._hurry(0)
+            await self._executor.drain()
+            raise
+        finally:
+            await self._end()
+        return self._executor.runs_total - before
+
+    def health(self) -> Health:
+        """Whether it can do its work now: every loop in time, the store within reach, not too much left behind."""
+        reasons = self._pulse.reasons() if self.is_running else ["The worker is not running."]
+        abandoned = len(self._executor.abandoned)
+        if abandoned >= self._settings.abandoned_limit:
+            reasons.append(
+                f"{abandoned} handlers were abandoned and still run; {self._settings.abandoned_limit} is the limit."
+                " Sync handlers are not started any more. Restart the process."
+            )
+        return Health(
+            ok=not reasons,
+            reasons=tuple(reasons),
+            running=len(self._executor.running),
+            abandoned=abandoned,
+            seconds_since_good=self._pulse.seconds_since_good(),
+        )
+
+    def poke(self) -> None:
+        """Something was asked of a running task: the next answer to a renewal is fetched now. Any thread."""
+        self._heartbeat.poke()
+
+    # --- at work ---
+
+    def _begin(self) -> None:
+        if self.is_running:
+            raise RotaError("This worker is already running. Stop it first, or make another one.")
+        self._done = asyncio.Event()
+
+    async def _work(self) -> None:
+        self._expect_loops()
+        self._heartbeat.start()
+        log.info("worker started", instance=self.instance, types=self._dispatcher.names)
+        async with asyncio.TaskGroup() as group:
+            claiming = group.create_task(self._dispatcher.run(), name="rota-dispatcher")
+            others = [group.create_task(self._listener.run(), name="rota-listener")]
+            others.append(group.create_task(self._sweeper.run(), name="rota-sweeper"))
+            others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
+            if self._pump.is_needed:
+                others.append(group.create_task(self._pump.run(), name="rota-pump"))
+            try:
+                await self._stop_asked.wait()
+            except asyncio.CancelledError:
+                self._hurry(0)
+                await self._wind_down(claiming, others)
+                raise
+            await self._wind_down(claiming, others)
+
+    async def _wind_down(self, claiming: asyncio.Task[None], others: list[asyncio.Task[None]]) -> None:
+        """No new claims, then wait. Leases are renewed and the sweeper beats until the last run is settled."""
+        self._dispatcher.stop()
+        await asyncio.wait([claiming])
+        await self._executor.drain()
+        for other in others:
+            other.cancel()
+
+    def _hurry(self, timeout: float) -> None:
+        """Cancel what still runs after the timeout, and leave what cannot even be released soon after."""
+        loop = asyncio.get_running_loop()
+        last_call = timeout + self._executor.grace + self._settings.call_timeout
+        self._deadlines.append(loop.call_later(timeout, self._executor.stop_all, Cause.SHUTDOWN))
+        self._deadlines.append(loop.call_later(last_call, self._executor.give_up))
+
+    async def _end(self) -> None:
+        assert self._done is not None
+        try:
+            await self._heartbeat.stop()
+            await self._farewell()
+        finally:
+            for deadline in self._deadlines:
+                deadline.cancel()
+            self._executor.close()
+            self._done.set()
+
+    async def _farewell(self) -> None:
+        """Give back what was claimed and never begun, and be listed no longer. The store may be away: then it reaps."""
+        try:
+            await self._dispatcher.give_back()
+            await within(self._settings.call_timeout, "leave", self._store.leave(self.instance))
+        except Exception as error:
+            log.warning("goodbye not heard", instance=self.instance, error=str(error))
+
+    async def _drain_due(self) -> None:
+        await self._sweeper.run_once()
+        while True:
+            self._wake_idler.clear()
+            report = await self._dispatcher.run_once()
+            if self._executor.running:
+                await self._wake_idler.wait()
+            elif not report.claimed and not await self._catch_up():
+                return
+
+    async def _catch_up(self) -> bool:
+        """Whether the pump or the sweeper found more to do."""
+        handed = await self._pump.run_once() if self._pump.is_needed else 0
+        swept = await self._sweeper.run_once()
+        return bool(handed or swept.reaped)
+
+    def _on_settled(self, task: Task, event: Event, landed: bool) -> None:
+        if landed and event is Event.COMPLETE:
+            self._pump.completed(task.task_type)
+        self._dispatcher.wake()
+        self._wake_idler.set()
+
+    # --- signs of life ---
+
+    def _beat(self) -> Beat:
+        return Beat(
+            instance=self.instance,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self._started_at,
+            types=self._dispatcher.names,
+            running=len(self._executor.running),
+            lease_ms=self._settings.lease_ms,
+        )
+
+    def _expect_loops(self) -> None:
+        call = self._settings.call_timeout
+        self._pulse.expect("dispatcher", 2 * self._settings.check_interval_ms / SECOND + call)
+        self._pulse.expect("listener", 2 * WAIT_MS / SECOND + call)
+        self._pulse.expect("sweeper", 3 * self._settings.sweep_ms / SECOND + call)
+        self._pulse.expect("heartbeat", self._settings.lease_ms / SECOND)
+        self._pulse.expect("pruner", 3 * PRUNE_SECONDS)
+
+
+def _check(handlers: Mapping[str, Handler], types: Mapping[str, TaskType]) -> None:
+    for name in handlers:
+        if name not in types:
+            raise InvalidConfig(f"There is a handler for {name!r}, but no such task type. {did_you_mean(name, types)}")

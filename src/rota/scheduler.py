@@ -1,0 +1,533 @@
+"""The seeds' interface, by its own names: the same object as `Rota`, seen from the programs that were written for it.
+
+scheduler = init_scheduler("sqlite:///rota.db", config)          # config: the content of `scheduler:`
+scheduler.register_handler("memory_compression", compress)       # compress(user_id, device_id, agent_id) -> bool
+await scheduler.start()
+await scheduler.schedule_user_task("memory_compression", "u1", "phone")
+await scheduler.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.answers import Touch
+from rota.clock import SECOND, Clock, Instant, SystemClock
+from rota.config import Config, load_config
+from rota.connection import Connection
+from rota.core.outcome import Answer, Touched, TouchOutcome
+from rota.core.task import Activity, Event, Identity, Settlement, Task, TaskStatus
+from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
+from rota.errors import InvalidConfig, InvalidInput, LeaseLost, StoreUnavailable, UnknownTaskType
+from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
+from rota.registry import Registry
+from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.stores import open_store
+from rota.stores.base import ClaimRequest, Counts, Store
+
+__all__ = [
+    "ITaskScheduler",
+    "IUserKeyBuilder",
+    "TaskConfig",
+    "TaskHandler",
+    "TaskInfo",
+    "TaskScheduler",
+    "TaskStatus",
+    "TriggerMode",
+    "UserKeyBuilder",
+    "UserKeyConfig",
+    "get_scheduler",
+    "init_scheduler",
+    "set_scheduler",
+]
+
+TaskHandler = Callable[[str, str | None, str | None], Awaitable[bool] | bool]
+"""(user_id, device_id, agent_id) -> success; three None for periodic types. One that is not async runs in a thread."""
+
+log: FilteringBoundLogger = structlog.get_logger("rota.scheduler")
+
+_MADE_A_TASK = frozenset({TouchOutcome.CREATED, TouchOutcome.DEFERRED, TouchOutcome.SPOOLED})
+
+
+@dataclass
+class TaskInfo:
+    """One task as the seeds' interface knows it: times are Unix seconds, `lock_token` is the token of its lease.
+
+    `user_id` is None for a task that runs for nobody in particular.
+    """
+
+    task_type: str
+    user_key: str
+    user_id: str | None
+    device_id: str | None
+    agent_id: str | None
+    status: TaskStatus
+    created_at: int
+    scheduled_at: int
+    last_activity: int
+    retry_count: int = 0
+    lock_token: str | None = None
+
+    def to_dict(self) -> dict[str, str]:
+        """Texts, as a Redis hash keeps them; None is an empty one."""
+        return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> TaskInfo:
+        """From what `to_dict` gave. Fields that are not known here are passed over: a newer version wrote them."""
+        return cls(
+            task_type=_required(data, "task_type"),
+            user_key=_required(data, "user_key"),
+            user_id=_optional(data, "user_id"),
+            device_id=_optional(data, "device_id"),
+            agent_id=_optional(data, "agent_id"),
+            status=_status(data),
+            created_at=_whole(data, "created_at"),
+            scheduled_at=_whole(data, "scheduled_at"),
+            last_activity=_whole(data, "last_activity"),
+            retry_count=_whole(data, "retry_count"),
+            lock_token=_optional(data, "lock_token"),
+        )
+
+    @classmethod
+    def of(cls, task: Task) -> TaskInfo:
+        """What of a task this face can say."""
+        return cls(
+            task_type=task.task_type,
+            user_key=task.key,
+            user_id=task.user_id,
+            device_id=task.device_id,
+            agent_id=task.agent_id,
+            status=task.status,
+            created_at=task.created_at // SECOND,
+            scheduled_at=task.scheduled_at // SECOND,
+            last_activity=_seconds(task.last_activity_at, task.created_at),
+            retry_count=task.errors,
+            lock_token=str(task.token) if task.token else None,
+        )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _seconds(at: Instant | None, otherwise: Instant) -> int:
+    return (otherwise if at is None else at) // SECOND
+
+
+def _optional(data: Mapping[str, object], name: str) -> str | None:
+    value = data.get(name)
+    return None if value is None or value == "" else str(value)
+
+
+def _required(data: Mapping[str, object], name: str) -> str:
+    value = _optional(data, name)
+    if value is None:
+        raise InvalidInput(f"A TaskInfo needs {name!r}, which is missing. Give what to_dict() gave.")
+    return value
+
+
+def _whole(data: Mapping[str, object], name: str) -> int:
+    value = _optional(data, name) or "0"
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidInput(f"{name} of a TaskInfo is {value!r}. Use a whole number of seconds.") from None
+
+
+def _status(data: Mapping[str, object]) -> TaskStatus:
+    value = _required(data, "status")
+    try:
+        return TaskStatus(value)
+    except ValueError:
+        raise InvalidInput(f"status of a TaskInfo is {value!r}. {did_you_mean(value, list(TaskStatus))}") from None
+
+
+class ITaskScheduler(ABC):
+    """What a scheduler can do, in the seeds' words."""
+
+    @abstractmethod
+    async def register_task_type(self, config: TaskConfig) -> bool:
+        """Register a task type."""
+
+    @abstractmethod
+    def register_handler(self, task_type: str, handler: TaskHandler) -> bool:
+        """Register the handler of a type, in this process."""
+
+    @abstractmethod
+    async def schedule_user_task(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> bool:
+        """A user was active; True if that made a task."""
+
+    @abstractmethod
+    async def get_pending_task(self, task_type: str) -> TaskInfo | None:
+        """Claim a due task by hand."""
+
+    @abstractmethod
+    async def complete_task(self, task_type: str, user_key: str, lock_token: str, success: bool = True) -> None:
+        """Say how a task that was claimed by hand ended."""
+
+    @abstractmethod
+    async def get_task_config(self, task_type: str) -> TaskConfig | None:
+        """The settings of a type."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Work in the background."""
+
+    @abstractmethod
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the seeds' signature
+        """Stop working: running work may finish for `timeout` seconds."""
+
+    @abstractmethod
+    def is_running(self) -> bool:
+        """Whether it works in the background."""
+
+
+class TaskScheduler(ITaskScheduler):
+    """A scheduler over one store.
+
+    `redis` is the store (its URL, or a `Store`), under the name that the seeds gave it; `config` is the content of
+    `scheduler:`, or a whole `Config`. The store is opened when it is first needed, and closed by `stop`.
+    """
+
+    def __init__(
+        self,
+        redis: str | Store,
+        config: Config | Mapping[str, object] | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        _check_engine(redis)
+        self._config = config if isinstance(config, Config) else _seeds_config(redis, config)
+        self._clock: Clock = clock or SystemClock()
+        self._engine = redis
+        self._registry = Registry(self._config)
+        self._keys = UserKeyBuilder(self._config.user_key)
+        self._connection = Connection(self._make_store, self._prepare)
+        self._kept_open = False
+        self._worker: Worker | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._hands = f"by-hand-{uuid.uuid4().hex}"
+        self._lost_claims: list[str] = []
+        self._types_elsewhere: dict[str, TaskType] = {}
+
+    @property
+    def config(self) -> Config:
+        """The settings that this process runs with."""
+        return self._config
+
+    @property
+    def user_key_builder(self) -> UserKeyBuilder:
+        """Builds the keys of users' tasks."""
+        return self._keys
+
+    # --- types and handlers ---
+
+    async def register_task_type(self, config: TaskConfig | TaskType) -> bool:
+        """Register a type, here and in the store. Always True: what is impossible raises `InvalidConfig`."""
+        self._registry.register_type(config if isinstance(config, TaskType) else config.to_task_type())
+        await self._ready()
+        return True
+
+    def register_handler(
+        self, task_type: str, handler: TaskHandler, *, trigger_mode: TriggerMode | None = None
+    ) -> bool:
+        """Register the handler of a type; it gets (user_id, device_id, agent_id), or three None without a user.
+
+        Register before `start`. `trigger_mode` says what the handler was written for; a configuration that contradicts
+        it is refused.
+        """
+        self._refuse_while_running(task_type)
+        self._registry.register_handler(task_type, handler, trigger_mode)
+        return True
+
+    async def get_task_config(self, task_type: str) -> TaskConfig | None:
+        """The settings of a type that this process or, failing that, the store knows; None if neither does."""
+        known = await self._find_type(task_type)
+        return None if known is None else TaskConfig.from_task_type(known)
+
+    async def get_queue_depths(self) -> dict[str, int]:
+        """How many tasks of each registered type are pending."""
+        store = await self._ready()
+        counts = await store.counts()
+        names = [record.task_type.name for record in await store.list_types()]
+        return {name: counts.get(name, Counts()).pending for name in names}
+
+    # --- activity ---
+
+    async def schedule_user_task(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> bool:
+        """A user was active. True if that made a task; a type that is unknown or not user_activity gives False."""
+        known = await self._find_type(task_type)
+        if known is None or known.trigger_mode is not TriggerMode.USER_ACTIVITY:
+            reason = "unknown type" if known is None else f"the type is {known.trigger_mode}, not user_activity"
+            log.warning("skip", task_type=task_type, reason=reason)
+            return False
+        touched = await self._touch(task_type, user_id, device_id, agent_id)
+        return touched.outcome in _MADE_A_TASK
+
+    async def touch(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> Touch:
+        """A user was active: what that led to. A type that is unknown or not user_activity is an error."""
+        known = await self._find_type(task_type)
+        if known is None:
+            raise UnknownTaskType(
+                f"There is no task type {task_type!r}. {did_you_mean(task_type, self._registry.types or ['none yet'])}"
+            )
+        if known.trigger_mode is not TriggerMode.USER_ACTIVITY:
+            raise InvalidInput(
+                f"The type {task_type!r} is {known.trigger_mode}, and only user_activity types are touched."
+                " Schedule it, or run it now."
+            )
+        return Touch.of(await self._touch(task_type, user_id, device_id, agent_id))
+
+    async def _touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> Touched:
+        key = self._keys.build_key(user_id, device_id, agent_id)
+        if not self._config.enabled:
+            return Touched(TouchOutcome.DISABLED, None, 0)
+        activity = Activity(
+            task_type=task_type,
+            key=key,
+            user_id=user_id,
+            device_id=device_id or self._keys.default_device_id,
+            agent_id=agent_id or self._keys.default_agent_id,
+        )
+        store = await self._ready()
+        (touched,) = await store.touch([activity])
+        return touched
+
+    # --- work claimed by hand ---
+
+    async def get_pending_task(self, task_type: str) -> TaskInfo | None:
+        """Claim a due task, to be settled by `complete_task` within the type's timeout; None if nothing is due."""
+        if await self._find_type(task_type) is None:
+            log.warning("skip", task_type=task_type, reason="unknown type")
+            return None
+        store = await self._ready()
+        await self._give_back(store)
+        claim_id = uuid.uuid4().hex
+        request = ClaimRequest(wants=[(task_type, 1)], instance=self._hands, claim_id=claim_id, lease_ms=None)
+        try:
+            claimed = await store.claim(request)
+        except StoreUnavailable:
+            # Perhaps the claim took effect and only its answer was lost: nobody knows its token.
+            self._lost_claims.append(claim_id)
+            raise
+        return TaskInfo.of(claimed.tasks[0]) if claimed.tasks else None
+
+    async def complete_task(self, task_type: str, user_key: str, lock_token: str, success: bool = True) -> None:
+        """Say how a claimed task ended; failed ones are retried. A stale token changes nothing: `LeaseLost`."""
+        store = await self._ready()
+        identity = Identity(task_type, user_key)
+        (task,) = await store.get([identity])
+        started_at = None if task is None else task.claimed_at
+        settlement = Settlement(
+            task_type=task_type,
+            key=user_key,
+            token=_token(identity, lock_token),
+            event=Event.COMPLETE if success else Event.RETRY,
+            duration_ms=0 if started_at is None else max(0, await store.now() - started_at),
+            reason=None if success else "error",
+            error=None if success else "The task was reported as failed.",
+            chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
+        )
+        (reply,) = await store.settle([settlement])
+        if reply.answer not in (Answer.OK, Answer.ALREADY):
+            raise _lease_lost(identity, lock_token)
+
+    async def _give_back(self, store: Store) -> None:
+        while self._lost_claims:
+            await store.abandon(self._hands, self._lost_claims[-1])
+            self._lost_claims.pop()
+
+    # --- working in the background ---
+
+    async def start(self) -> None:
+        """Work in the background of this event loop, until `stop`. Starting again is harmless."""
+        if not self._may_work() or self.is_running():
+            return
+        self._warn_of_gaps()
+        store = await self._connection.hold()
+        try:
+            self._worker = worker = self._new_worker(store)
+        except BaseException:
+            await self._connection.let_go()
+            raise
+        self._serving = asyncio.create_task(self._serve(worker), name="rota-worker")
+        await asyncio.sleep(0)  # its first step, after which it is running
+
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the seeds' signature
+        """Stop working: running work may finish for `timeout` seconds, then it is released to run elsewhere."""
+        if not timeout >= 0:
+            raise InvalidInput(f"stop was given the timeout {timeout!r}. Use seconds from 0 (at once).")
+        serving, self._serving = self._serving, None
+        if self._worker is not None:
+            await self._worker.stop(timeout)
+        if serving is not None:
+            await asyncio.wait([serving])
+        if self._kept_open:
+            self._kept_open = False
+            await self._connection.let_go()
+
+    def is_running(self) -> bool:
+        """Whether it works in the background."""
+        return self._worker is not None and self._worker.is_running
+
+    def health(self) -> Health:
+        """Whether the worker of this process can do its work now, and if not, why."""
+        if self._worker is None:
+            return Health(ok=False, reasons=("No worker was started in this process.",))
+        return self._worker.health()
+
+    async def _serve(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        except Exception:
+            # Nobody awaits this task: the log is the only place where the error can be seen.
+            log.exception("worker ended", instance=worker.instance)
+        finally:
+            await self._connection.let_go()
+
+    def _may_work(self) -> bool:
+        if not self._config.enabled:
+            source = self._config.sources.get("scheduler.enabled", "default")
+            log.warning("no worker", reason=f"scheduler.enabled is false ({source}); this process runs nothing")
+        return self._config.enabled
+
+    def _warn_of_gaps(self) -> None:
+        for name in self._registry.unknown_types():
+            log.warning("handler without a type", task_type=name, advice="register the type, or configure it")
+        for name in self._registry.idle_types():
+            log.warning("type without a handler", task_type=name, advice="this process will not run it")
+
+    def _new_worker(self, store: Store) -> Worker:
+        settings = WorkerSettings(
+            lease_ms=self._config.lease_ms,
+            sweep_ms=self._config.sweep_ms,
+            check_interval_ms=self._config.check_interval_ms,
+            max_concurrent=self._config.max_concurrent,
+        )
+        return Worker(store, self._registry.servable(), self._registry.types, settings, clock=self._clock)
+
+    def _refuse_while_running(self, task_type: object) -> None:
+        if self.is_running():
+            raise InvalidInput(
+                f"The handler of {task_type!r} comes too late: the worker is running. Register it before start()."
+            )
+
+    # --- the store ---
+
+    async def _ready(self) -> Store:
+        """The open store, which knows every type that was declared so far."""
+        store = self._connection.store()
+        if store is None:
+            store = await self._unconnected()
+        if self._registry.undeclared:
+            await self._declare(store)
+        return store
+
+    async def _unconnected(self) -> Store:
+        """The seeds have no word for connecting: the first call connects, and `stop` ends it."""
+        store = await self._connection.hold()
+        if self._kept_open:
+            await self._connection.let_go()
+        self._kept_open = True
+        return store
+
+    def _make_store(self) -> Store:
+        if isinstance(self._engine, Store):
+            return self._engine
+        store = open_store(self._engine, self._clock)
+        if self._engine == store.url == "memory://":
+            self._engine = store  # what is in memory would not be found again in another one
+        return store
+
+    async def _prepare(self, store: Store) -> None:
+        for warning in self._config.warnings:
+            log.warning("configuration", warning=warning)
+        self._registry.undeclared.update(self._registry.types)
+        await self._declare(store)
+
+    async def _declare(self, store: Store) -> None:
+        self._registry.check()
+        names, self._registry.undeclared = self._registry.undeclared, set()
+        try:
+            await declare(store, [self._registry.types[name] for name in sorted(names)])
+        except BaseException:
+            self._registry.undeclared |= names
+            raise
+
+    async def _find_type(self, task_type: str) -> TaskType | None:
+        """A type of this process, else one that another process has registered with the store."""
+        known = self._registry.types.get(task_type) or self._types_elsewhere.get(task_type)
+        if known is None:
+            store = await self._ready()
+            self._types_elsewhere = {record.task_type.name: record.task_type for record in await store.list_types()}
+            known = self._types_elsewhere.get(task_type)
+        return known
+
+
+def _check_engine(redis: object) -> None:
+    if not isinstance(redis, str | Store):
+        raise InvalidConfig(
+            f"The store is a {type(redis).__name__}, which cannot be used in this version of Rota."
+            " Give a URL, like 'sqlite:///rota.db' or 'postgresql://...'."
+        )
+
+
+def _seeds_config(redis: str | Store, config: Mapping[str, object] | None) -> Config:
+    flags = {"store": redis} if isinstance(redis, str) else None
+    return load_config({"scheduler": dict(config or {})}, flags=flags)
+
+
+def _token(identity: Identity, lock_token: str) -> int:
+    # Whatever is no number was never a token, so it cannot be the current one.
+    try:
+        return int(lock_token)
+    except (TypeError, ValueError):
+        raise _lease_lost(identity, lock_token) from None
+
+
+def _lease_lost(identity: Identity, lock_token: object) -> LeaseLost:
+    return LeaseLost(
+        f"The token {lock_token!r} is not the current one of {identity}: its lease ran out, or it was settled already."
+        " Nothing was written; claim it again."
+    )
+
+
+# --- one scheduler per process ---------------------------------------------------------------------------------------
+
+_scheduler: TaskScheduler | None = None
+
+
+def get_scheduler() -> TaskScheduler | None:
+    """The scheduler of this process; None if there is none, or if `scheduler.enabled` is false."""
+    return _scheduler if _scheduler is not None and _scheduler.config.enabled else None
+
+
+def set_scheduler(scheduler: TaskScheduler | None) -> None:
+    """Make it the scheduler of this process; None for none."""
+    global _scheduler
+    _scheduler = scheduler
+
+
+def init_scheduler(redis: str | Store, config: Mapping[str, object] | None = None) -> TaskScheduler:
+    """Make a scheduler, and make it the one of this process.
+
+    `redis` is the store's URL, under the name that the seeds gave it; `config` is the content of `scheduler:`.
+    """
+    scheduler = TaskScheduler(redis, config)
+    set_scheduler(scheduler)
+    return scheduler

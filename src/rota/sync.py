@@ -1,0 +1,157 @@
+"""`app.sync`: Rota for code without an event loop: scripts, threads, frameworks that are not async.
+
+    app.sync.touch("memory_compression", "u1", "phone")
+
+If the app is connected in an event loop of another thread, calls are handed to it. Otherwise the first call starts a
+thread with a loop of its own and connects there; `close` ends both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from rota.answers import Receipt, Touch
+from rota.connection import Connection
+from rota.errors import RotaError
+
+if TYPE_CHECKING:
+    from rota.app import Rota, ScheduleOptions
+
+__all__ = ["SyncRota", "SyncTask"]
+
+T = TypeVar("T")
+
+
+class SyncRota:
+    """The calls of an app, blocking. Any thread may use it, except one in which an event loop runs."""
+
+    def __init__(self, app: Rota, connection: Connection) -> None:
+        self._app = app
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._thread: _LoopThread | None = None
+
+    def touch(self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> Touch:
+        """A user was active: what that led to."""
+        return self.wait(self._app.touch(task_type, user_id, device_id, agent_id))
+
+    def schedule_user_task(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> bool:
+        """A user was active; True if that made a task."""
+        return self.wait(self._app.schedule_user_task(task_type, user_id, device_id, agent_id))
+
+    def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
+        """Make a task of a type, now, `at` a time or after a `delay`."""
+        return self.wait(self._app.schedule(task_type, payload, **options))
+
+    def run_until_idle(self) -> int:
+        """Work off everything that is due; how many runs that were."""
+        return self.wait(self._app.run_until_idle())
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        """Wait for any other call of the app: `app.sync.wait(app.schedules.list())`."""
+        try:
+            _refuse_inside_a_loop()
+            loop = self._loop()
+        except BaseException:
+            call.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(call, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # does nothing to what has failed by itself; ends what Ctrl-C has interrupted
+            raise
+
+    def close(self) -> None:
+        """Disconnect and end the thread. Closing twice is harmless; the next call connects again."""
+        _refuse_inside_a_loop()
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.wait(self._connection.let_go())
+            thread.end()
+
+    def __enter__(self) -> SyncRota:
+        self.wait(_nothing())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Where the app is connected: in somebody's loop, or in our own, which is started if need be."""
+        with self._lock:
+            if self._thread is not None:
+                return self._thread.loop
+            theirs = self._connection.loop
+            if theirs is not None and theirs.is_running():
+                return theirs
+            thread = _LoopThread()
+            try:
+                thread.wait(self._connection.hold())
+            except BaseException:
+                thread.end()
+                raise
+            self._thread = thread
+            return thread.loop
+
+
+class SyncTask:
+    """The calls of one task type, blocking."""
+
+    def __init__(self, name: str, sync: SyncRota) -> None:
+        self._name = name
+        self._sync = sync
+
+    def touch(self, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> Touch:
+        """A user was active: what that led to."""
+        return self._sync.touch(self._name, user_id, device_id, agent_id)
+
+    def schedule(self, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
+        """Make a task of this type, now, `at` a time or after a `delay`."""
+        return self._sync.schedule(self._name, payload, **options)
+
+
+class _LoopThread:
+    """A thread with an event loop. A daemon: a program that forgets to close it can still end."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="rota-sync", daemon=True)
+        self._thread.start()
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result()
+
+    def end(self) -> None:
+        self.wait(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+async def _nothing() -> None:
+    """A call that only needs the connection."""
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RotaError(
+        "`app.sync` was called in a thread whose event loop is running, and would block it for ever."
+        " Await the call instead: `await app.touch(...)`, `await task.schedule(...)`."
+    )

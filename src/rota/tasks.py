@@ -1,0 +1,160 @@
+"""`app.tasks`: look at tasks and change what becomes of them, as an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import TypedDict, TypeVar, Unpack
+
+from msgspec.structs import replace
+
+from rota.answers import TaskDetails, answered
+from rota.core.outcome import Answer
+from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task_type import did_you_mean
+from rota.errors import InvalidInput
+from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
+from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Page, Store, TaskQuery
+
+__all__ = ["Ready", "Tasks", "UserIds", "choice"]
+
+Ready = Callable[[], Awaitable[Store]]
+"""Gives the store of a connected app, or says that it is not connected."""
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class UserIds(TypedDict, total=False):
+    """Whose task is meant."""
+
+    user_id: str | None
+    device_id: str | None
+    agent_id: str | None
+
+
+class Tasks:
+    """Every task, by its type and key.
+
+    A user's task is named by `user_id`, `device_id` and `agent_id`, any other by `key`. Without either, it is the one
+    task of a periodic or cron type.
+    """
+
+    def __init__(self, ready: Ready, keys: IUserKeyBuilder) -> None:
+        self._ready = ready
+        self._keys = keys
+
+    async def get(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails | None:
+        """The task, or None if there is none."""
+        identity = self._identity(task_type, key, **user)
+        store = await self._ready()
+        (task,) = await store.get([identity])
+        return None if task is None else TaskDetails.of(task)
+
+    async def find(
+        self,
+        task_type: str | None = None,
+        *,
+        status: TaskStatus | str | None = None,
+        user_id: str | None = None,
+        owner: str | None = None,
+        limit: int = DEFAULT_PAGE,
+        cursor: str | None = None,
+    ) -> Page[TaskDetails]:
+        """A page of tasks by type and key; `cursor` is what the last page ended with."""
+        query = TaskQuery(
+            task_type=task_type,
+            status=None if status is None else choice(TaskStatus, status, "status"),
+            user_id=user_id,
+            owner=owner,
+            limit=limit,
+            cursor=cursor,
+        )
+        store = await self._ready()
+        page = await store.find(query)
+        return Page([TaskDetails.of(task) for task in page.items], page.cursor)
+
+    async def pause(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
+        """Hold it back; a running one is held back after its run."""
+        return await self._ask(Event.PAUSE, self._identity(task_type, key, **user))
+
+    async def resume(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
+        """Let it go on; a series goes on with the first fire that lies ahead."""
+        return await self._ask(Event.RESUME, self._identity(task_type, key, **user))
+
+    async def cancel(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
+        """End it; the handler of a running one is cancelled within about a second."""
+        return await self._ask(Event.CANCEL, self._identity(task_type, key, **user))
+
+    async def run_now(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
+        """Make it due now. A series is not shifted by it."""
+        return await self._ask(Event.RUN_NOW, self._identity(task_type, key, **user))
+
+    async def redrive(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
+        """Give a failed task another chance, with fresh counts."""
+        return await self._ask(Event.REDRIVE, self._identity(task_type, key, **user))
+
+    async def redrive_all(self, task_type: str | None = None, *, user_id: str | None = None) -> int:
+        """Give every failed task another chance, or those of a type or a user; how many there were."""
+        return await self._all_failed(Event.REDRIVE, task_type, user_id)
+
+    async def purge(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> None:
+        """Remove a finished task now, before its retention ends."""
+        identity = self._identity(task_type, key, **user)
+        store = await self._ready()
+        (reply,) = await store.purge([identity])
+        answered(Event.PURGE, identity, reply)
+
+    async def purge_all(self, task_type: str | None = None, *, user_id: str | None = None) -> int:
+        """Remove every failed task, or those of a type or a user; how many there were."""
+        return await self._all_failed(Event.PURGE, task_type, user_id)
+
+    async def reset(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> None:
+        """Forget the failures in a row, so that activity is taken on again."""
+        identity = self._identity(task_type, key, **user)
+        store = await self._ready()
+        await store.reset_breaker([identity])
+
+    def _identity(
+        self,
+        task_type: str,
+        key: str | None,
+        user_id: str | None = None,
+        device_id: str | None = None,
+        agent_id: str | None = None,
+    ) -> Identity:
+        check_task_type(task_type)
+        if user_id is None:
+            if device_id is not None or agent_id is not None:
+                raise InvalidInput(f"A {task_type!r} task was named by a device or an agent alone. Add the user_id.")
+            return Identity(task_type, GLOBAL_KEY if key is None else key)
+        if key is not None:
+            raise InvalidInput(f"A {task_type!r} task was named by key and by user_id. Give one of them.")
+        return Identity(task_type, self._keys.build_key(user_id, device_id, agent_id))
+
+    async def _ask(self, event: Event, identity: Identity) -> TaskDetails:
+        store = await self._ready()
+        (reply,) = await store.ask(event, [identity])
+        task = answered(event, identity, reply)
+        assert task is not None, f"{identity} is gone after {event}"
+        return TaskDetails.of(task)
+
+    async def _all_failed(self, event: Event, task_type: str | None, user_id: str | None) -> int:
+        """Page by page; what fails again meanwhile lies behind the cursor and is left alone."""
+        store = await self._ready()
+        query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, user_id=user_id, limit=MAX_PAGE)
+        changed = 0
+        while True:
+            page = await store.find(query)
+            replies = await store.ask(event, [task.identity for task in page.items])
+            changed += sum(reply.answer is Answer.OK for reply in replies)
+            if page.cursor is None:
+                return changed
+            query = replace(query, cursor=page.cursor)
+
+
+def choice(kind: type[_Choice], value: str, what: str) -> _Choice:
+    """The member that a text names, or an error with the nearest one."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidInput(f"The {what} {value!r} does not exist. {did_you_mean(value, list(kind))}") from None

@@ -1,0 +1,179 @@
+"""find and runs: keyset pages, complete and stable while others insert."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rota.core.task import Event, Identity, NewTask, RunStatus, Task, TaskStatus
+from rota.core.task_type import TaskType
+from rota.errors import LimitExceeded
+from rota.stores.base import MAX_PAGE, RunQuery, TaskQuery
+from rota.testing.conformance.world import WORK, Suite, World, hourly
+
+__all__ = ["TestFind", "TestKeys", "TestRuns"]
+
+
+class TestFind(Suite):
+    async def _make(self, world: World, count: int) -> list[str]:
+        news = [NewTask(task_type=WORK, key=f"k{number:03}") for number in range(count)]
+        await world.store.schedule(news, now=world.now)
+        return [new.key for new in news]
+
+    async def test_pages_in_order_of_type_and_key(self, world: World, work: TaskType) -> None:
+        await world.type("another")
+        keys = await self._make(world, 25)
+        await world.schedule("zzz", "another")
+        found = await world.all_tasks(None, limit=10)
+        assert [task.identity for task in found] == [
+            Identity("another", "zzz"),
+            *(Identity(WORK, key) for key in keys),
+        ]
+
+    async def test_the_last_page_has_no_cursor(self, world: World, work: TaskType) -> None:
+        await self._make(world, 10)
+        assert (await world.store.find(TaskQuery(task_type=WORK, limit=10))).cursor is None
+        assert (await world.store.find(TaskQuery(task_type=WORK, limit=9))).cursor is not None
+        assert await world.store.find(TaskQuery(task_type="another")) == ([], None)
+
+    async def test_pages_are_stable_while_others_insert(self, world: World, work: TaskType) -> None:
+        keys = await self._make(world, 30)
+        query = TaskQuery(task_type=WORK, limit=7)
+        seen: list[str] = []
+        number = 0
+        while True:
+            page = await world.store.find(query)
+            seen += [task.key for task in page.items]
+            for place in ("a", "k000x", "k014x", "z"):
+                number += 1
+                await world.schedule(f"{place}{number}")
+            if page.cursor is None or len(seen) > 200:
+                break
+            query = replace(query, cursor=page.cursor)
+        assert len(set(seen)) == len(seen)
+        assert set(keys) <= set(seen)
+
+    async def test_a_cursor_outlives_the_task_it_names(self, world: World, work: TaskType) -> None:
+        keys = await self._make(world, 6)
+        page = await world.store.find(TaskQuery(task_type=WORK, limit=3))
+        await world.ask(Event.CANCEL, keys[2])
+        await world.ask(Event.PURGE, keys[2])
+        rest = await world.store.find(TaskQuery(task_type=WORK, limit=3, cursor=page.cursor))
+        assert [task.key for task in rest.items] == keys[3:]
+
+    async def test_filters(self, world: World, work: TaskType) -> None:
+        await world.schedule("a", user_id="u1", owner="g1")
+        await world.schedule("b", user_id="u2", owner="g1")
+        await world.schedule("c", user_id="u1", owner="g2")
+        await world.ask(Event.PAUSE, "c")
+
+        async def keys(**query: object) -> list[str]:
+            return [task.key for task in await world.all_tasks(limit=1, **query)]
+
+        assert await keys(user_id="u1") == ["a", "c"]
+        assert await keys(owner="g1") == ["a", "b"]
+        assert await keys(status=TaskStatus.PAUSED) == ["c"]
+        assert await keys(user_id="u1", status=TaskStatus.PENDING) == ["a"]
+        assert await keys(owner="g3") == []
+
+    @pytest.mark.parametrize("limit", [0, -1, MAX_PAGE + 1])
+    async def test_a_page_has_a_limit(self, world: World, limit: int) -> None:
+        with pytest.raises(LimitExceeded):
+            await world.store.find(TaskQuery(limit=limit))
+        with pytest.raises(LimitExceeded):
+            await world.store.runs(RunQuery(limit=limit))
+
+    async def test_get_answers_in_order(self, world: World, work: TaskType) -> None:
+        made = {key: await world.created(key) for key in "ab"}
+        asked = [Identity(WORK, "b"), Identity(WORK, "x"), Identity(WORK, "a"), Identity("unknown", "a")]
+        assert await world.store.get(asked) == [made["b"], None, made["a"], None]
+        assert await world.store.get([]) == []
+
+
+class TestKeys(Suite):
+    KEYS = (
+        "a:b:c",
+        "a%3Ab",
+        "100%",
+        "%global",
+        "a/b",
+        "/",
+        "a\\b",
+        "'; DROP TABLE scheduled_tasks; --",
+        'quote"s',
+        "_%_",
+        " spaces around ",
+        "tab\tnewline\n",
+        "é",
+        "e\u0301",
+        "日本語",
+        "😀" * 60,
+        "x" * 255,
+        "%3A" * 85 + ":" + "ü" * 255,
+        "A",
+        "a",
+    )
+
+    async def test_every_key_is_kept_apart_and_given_back(self, world: World, work: TaskType) -> None:
+        for key in self.KEYS:
+            await world.schedule(key, payload=key, user_id=key[:255])
+        found = await world.all_tasks(limit=3)
+        assert sorted(task.key for task in found) == sorted(self.KEYS)
+        assert all(task.payload == task.key and task.user_id == task.key[:255] for task in found)
+
+    async def test_the_order_is_the_same_everywhere(self, world: World, work: TaskType) -> None:
+        """By code point, not by the rules of some language: a cursor must mean the same to every store."""
+        for key in self.KEYS:
+            await world.schedule(key)
+        assert [task.key for task in await world.all_tasks(limit=4)] == sorted(self.KEYS)
+        assert [task.key for task in await world.claim(50)] == sorted(self.KEYS)
+
+    async def test_every_key_can_run(self, world: World, work: TaskType) -> None:
+        for key in self.KEYS:
+            await world.schedule(key)
+            task = await world.run()
+            assert (task.key, task.status) == (key, TaskStatus.COMPLETED)
+            (run,) = await world.runs(key)
+            assert run.key == key
+
+
+class TestRuns(Suite):
+    async def _runs(self, world: World, count: int, key: str = "k") -> Task:
+        await world.created(key, trigger=hourly(world.now), user_id="u1")
+        for _ in range(count):
+            world.clock.advance("1h")
+            task = await world.run()
+        return task
+
+    async def test_newest_first_in_pages(self, world: World, work: TaskType) -> None:
+        await self._runs(world, 7)
+        page = await world.store.runs(RunQuery(task_type=WORK, limit=3))
+        assert [run.started_at for run in page.items] == sorted((run.started_at for run in page.items), reverse=True)
+        assert page.items[0].started_at == world.now
+        runs = await world.runs(limit=3)
+        assert len(runs) == len({run.run_id for run in runs}) == 7
+
+    async def test_pages_are_stable_while_runs_end(self, world: World, work: TaskType) -> None:
+        await self._runs(world, 6)
+        first = await world.store.runs(RunQuery(limit=4))
+        world.clock.advance("1h")
+        await world.run()
+        second = await world.store.runs(RunQuery(limit=4, cursor=first.cursor))
+        ids = [run.run_id for run in first.items + second.items]
+        assert len(ids) == len(set(ids)) == 6
+
+    async def test_filters(self, world: World, work: TaskType) -> None:
+        await self._runs(world, 2)
+        await world.schedule("other")
+        await world.run(Event.FAIL)
+
+        async def found(**query: object) -> int:
+            return len((await world.store.runs(replace(RunQuery(), **query))).items)
+
+        assert await found() == 3
+        assert await found(key="k") == await found(user_id="u1") == 2
+        assert await found(status=RunStatus.ERROR) == 1
+        assert await found(task_type="unknown") == 0
+        newest = (await world.store.runs(RunQuery(limit=1))).items[0]
+        assert (await world.store.runs(RunQuery(run_id=newest.run_id))).items == [newest]
+        assert await found(run_id="no-such-run") == 0

@@ -1,0 +1,5 @@
+"""The rules of rota.testing.conformance.schedule, on every store."""
+
+from rota.testing.conformance.schedule import TestSchedule, TestScheduleLimits, TestUpsert
+
+__all__ = ["TestSchedule", "TestScheduleLimits", "TestUpsert"]

@@ -1,0 +1,5 @@
+"""The rules of rota.testing.conformance.update, on every store."""
+
+from rota.testing.conformance.update import TestUpdate, TestUpdateDuringARun
+
+__all__ = ["TestUpdate", "TestUpdateDuringARun"]

@@ -1,0 +1,54 @@
+"""What every test may ask for: a clock that is told, and real servers that are started once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from rota.testing.clock import FakeClock
+from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def _postgres(tmp_path_factory: pytest.TempPathFactory) -> Generator[PostgresServer | ServerAbsent]:
+    """The server or the reason why there is none; asked for by the first test that needs it."""
+    directory: Path = tmp_path_factory.mktemp("postgres") / "data"
+    server = postgres_server(directory)
+    try:
+        running = server.__enter__()
+    except ServerAbsent as absent:
+        yield absent
+        return
+    try:
+        yield running
+    finally:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def postgres(_postgres: PostgresServer | ServerAbsent) -> PostgresServer:
+    """A real PostgreSQL. Where there is none the test is skipped with the reason, or fails if CI is set."""
+    if isinstance(_postgres, ServerAbsent):
+        require_server(_postgres)
+        raise AssertionError("unreachable: the test was skipped or failed")
+    return _postgres
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Generator[str]:
+    """An empty schema of its own, gone after the test."""
+    with postgres.schema() as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A file of its own. Nothing here survives a power cut, and nothing needs to."""
+    return f"sqlite:///{tmp_path}/rota.db?synchronous=OFF"

@@ -1,0 +1,119 @@
+"""What the runtime's tests are played on: a store, some types with handlers, a worker, and a way to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from msgspec.structs import replace
+
+from rota.clock import Clock, Millis
+from rota.core.task import Identity, NewTask, RunRecord, Task
+from rota.core.task_type import RetryPolicy, TaskType, TriggerMode
+from rota.runtime.executor import Executor
+from rota.runtime.handler import Handler, HandlerFunction, make_handler
+from rota.runtime.health import Pulse
+from rota.runtime.worker import Worker, WorkerSettings
+from rota.stores.base import RunQuery, Store
+
+AT_ONCE = RetryPolicy(base_ms=0, max_ms=0)
+
+
+async def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait until a condition (a function, async or not) holds; the only way these tests wait."""
+    async with asyncio.timeout(seconds):
+        while not await _value(condition()):  # noqa: ASYNC110  # stores have no event for "it looks like this now"
+            await asyncio.sleep(0.002)
+
+
+async def _value(answer: object) -> object:
+    if inspect.isawaitable(answer):
+        return cast("object", await answer)
+    return answer
+
+
+class Stage:
+    """Types with handlers over a store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.types: dict[str, TaskType] = {}
+        self.handlers: dict[str, Handler] = {}
+
+    async def add(
+        self,
+        function: HandlerFunction,
+        name: str = "work",
+        *,
+        process: bool = False,
+        positional: bool = False,
+        timeout_ms: Millis = 60_000,
+        max_retries: int = 0,
+        concurrency: int | None = None,
+        after: tuple[str, ...] = (),
+    ) -> None:
+        task_type = TaskType(
+            name=name, timeout_ms=timeout_ms, max_retries=max_retries, retry=AT_ONCE, concurrency=concurrency
+        )
+        if after:
+            task_type = replace(task_type, trigger_mode=TriggerMode.AFTER, after=after)
+        self.types[name] = task_type
+        self.handlers[name] = make_handler(name, function, process=process, positional=positional)
+        await self.store.put_types([task_type])
+
+    async def schedule(self, *keys: str, name: str = "work", payload: str | None = None) -> None:
+        new = [NewTask(task_type=name, key=key, user_id=key, payload=payload) for key in keys]
+        await self.store.schedule(new)
+
+    def worker(self, settings: WorkerSettings | None = None, instance: str | None = None) -> Worker:
+        return Worker(self.store, self.handlers, self.types, settings, clock=self.clock, instance=instance)
+
+    def executor(self, grace: float = 5.0) -> Executor:
+        return Executor(
+            self.store,
+            self.handlers,
+            self.types,
+            clock=self.clock,
+            chance=lambda: 0.5,
+            pulse=Pulse(self.clock),
+            grace=grace,
+        )
+
+    @asynccontextmanager
+    async def at_work(self, settings: WorkerSettings | None = None) -> AsyncGenerator[Worker]:
+        """A worker that runs, and is stopped at the end."""
+        worker = self.worker(settings)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker.run())
+            await until(lambda: worker.is_running)
+            try:
+                yield worker
+            finally:
+                await worker.stop(timeout=0)
+
+    async def task(self, key: str, name: str = "work") -> Task:
+        task = (await self.store.get([Identity(name, key)]))[0]
+        assert task is not None, f"there is no task {name}/{key}"
+        return task
+
+    async def status(self, key: str, name: str = "work") -> str:
+        return (await self.task(key, name)).status.value
+
+    async def reached(self, key: str, status: str, name: str = "work", seconds: float = 15.0) -> Task:
+        """The task, once it is in this state."""
+
+        async def is_there() -> bool:
+            found = (await self.store.get([Identity(name, key)]))[0]
+            return found is not None and found.status.value == status
+
+        await until(is_there, seconds)
+        return await self.task(key, name)
+
+    async def runs(self, name: str = "work") -> list[RunRecord]:
+        """The run records, oldest first."""
+        page = await self.store.runs(RunQuery(task_type=name, limit=1_000))
+        return list(reversed(page.items))

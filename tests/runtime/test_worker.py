@@ -1,0 +1,296 @@
+"""A worker's life: starting, working, stopping in every way."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from stage import Stage, until
+
+from rota.core.task import Identity
+from rota.errors import InvalidConfig, RotaError
+from rota.runtime import Retry, Snooze, Worker, WorkerSettings, make_handler
+from rota.stores.base import ClaimRequest
+from rota.testing import FakeClock, FaultyStore
+
+
+async def test_it_runs_what_is_due(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def handle(user_id: str) -> None:
+        seen.append(user_id)
+
+    await stage.add(handle)
+    async with stage.at_work():
+        await stage.schedule("u1", "u2")
+        await stage.reached("u1", "completed")
+        await stage.reached("u2", "completed")
+
+    assert sorted(seen) == ["u1", "u2"]
+
+
+async def test_new_work_starts_at_once_and_not_at_the_next_check(stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await stage.add(handle)
+    async with stage.at_work(WorkerSettings(check_interval_ms=60_000, sweep_ms=60_000)):
+        await stage.schedule("u1")
+        await stage.reached("u1", "completed", seconds=2)
+
+
+async def test_it_is_listed_while_it_works_and_not_afterwards(stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await stage.add(handle)
+    async with stage.at_work() as worker:
+        await until(stage.store.instances)
+        assert [listed.beat.instance for listed in await stage.store.instances()] == [worker.instance]
+
+    assert await stage.store.instances() == []
+
+
+async def test_stop_waits_for_running_work(stage: Stage) -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        await finish.wait()
+
+    await stage.add(handle)
+    worker = stage.worker()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await stage.schedule("u1")
+        await started.wait()
+        stopping = group.create_task(worker.stop())
+        await asyncio.sleep(0)
+        await stage.schedule("u2")
+        finish.set()
+        await stopping
+
+    assert not worker.is_running
+    assert await stage.status("u1") == "completed"
+    assert await stage.status("u2") == "pending", "nothing new is begun once it was asked to stop"
+
+
+async def test_stop_with_no_time_cancels_at_once(stage: Stage) -> None:
+    started = asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    await stage.add(handle)
+    worker = stage.worker()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await stage.schedule("u1")
+        await started.wait()
+        async with asyncio.timeout(3):
+            await worker.stop(timeout=0)
+
+    assert await stage.status("u1") == "pending"
+
+
+async def test_a_second_stop_may_be_more_impatient(memory_stage: Stage) -> None:
+    stage, started = memory_stage, asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    await stage.add(handle)
+    worker = stage.worker()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await stage.schedule("u1")
+        await started.wait()
+        group.create_task(worker.stop(timeout=60))
+        group.create_task(worker.stop(timeout=0))
+
+    await worker.stop()
+    assert await stage.status("u1") == "pending"
+
+
+async def test_stop_before_start_is_harmless_and_lasts(memory_stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await memory_stage.add(handle)
+    worker = memory_stage.worker()
+    await worker.stop()
+    async with asyncio.timeout(2):
+        await worker.run()
+    assert not worker.is_running
+
+
+async def test_cancelling_run_releases_what_it_runs(stage: Stage) -> None:
+    started = asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    await stage.add(handle)
+    worker = stage.worker()
+    running = asyncio.ensure_future(worker.run())
+    await stage.schedule("u1")
+    await started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert await stage.status("u1") == "pending"
+    assert not worker.is_running
+
+
+async def test_stop_is_bounded_while_the_store_is_away(memory_stage: Stage) -> None:
+    stage, started = memory_stage, asyncio.Event()
+    faulty = FaultyStore(stage.store)
+    stage.store = faulty
+
+    async def handle() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    await stage.add(handle)
+    worker = stage.worker(WorkerSettings(call_timeout=0.2, grace_ms=100))
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await stage.schedule("u1")
+        await started.wait()
+        with faulty.down():
+            await worker.stop(timeout=0)
+
+
+async def test_a_worker_cannot_run_twice_at_once(memory_stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await memory_stage.add(handle)
+    async with memory_stage.at_work() as worker:
+        with pytest.raises(RotaError, match="already running"):
+            await worker.run()
+
+
+async def test_a_handler_without_a_type_is_refused(memory_stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await memory_stage.add(handle, "compression")
+    handlers = {"compresion": make_handler("compresion", handle)}
+    with pytest.raises(InvalidConfig, match="Did you mean 'compression'"):
+        Worker(memory_stage.store, handlers, memory_stage.types, clock=memory_stage.clock)
+
+
+async def test_cancel_reaches_the_handler_within_a_second(stage: Stage) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    await stage.add(handle, max_retries=3)
+    async with stage.at_work():
+        await stage.schedule("u1")
+        await started.wait()
+        await stage.store.cancel([Identity("work", "u1")])
+        async with asyncio.timeout(1):
+            await cancelled.wait()
+        task = await stage.reached("u1", "cancelled")
+
+    assert task.reason == "cancelled"
+
+
+async def test_a_poke_brings_a_cancel_at_once(memory_stage: Stage) -> None:
+    stage, started = memory_stage, asyncio.Event()
+
+    async def handle() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    await stage.add(handle)
+    async with stage.at_work() as worker:
+        await stage.schedule("u1")
+        await started.wait()
+        await stage.store.cancel([Identity("work", "u1")])
+        worker.poke()
+        await stage.reached("u1", "cancelled", seconds=0.3)
+
+
+async def test_until_idle_works_off_everything_that_is_due(still_stage: Stage, still_clock: FakeClock) -> None:
+    stage, seen = still_stage, list[str]()
+
+    async def handle(user_id: str) -> object:
+        seen.append(user_id)
+        if user_id == "flaky" and seen.count("flaky") == 1:
+            return Retry(after=0)
+        return Snooze("1h") if user_id == "later" and seen.count("later") == 1 else None
+
+    await stage.add(handle, max_retries=1)
+    worker = stage.worker()
+    await stage.schedule("plain", "flaky", "later")
+
+    assert await worker.run_until_idle() == 4
+    assert await stage.status("later") == "pending"
+    assert await worker.run_until_idle() == 0
+    still_clock.advance("1h")
+    assert await worker.run_until_idle() == 1
+    assert sorted(seen) == ["flaky", "flaky", "later", "later", "plain"]
+
+
+async def test_until_idle_runs_what_comes_after(still_stage: Stage) -> None:
+    stage, seen = still_stage, list[str]()
+
+    async def first(user_id: str) -> None:
+        seen.append(f"first {user_id}")
+
+    async def second(user_id: str) -> None:
+        seen.append(f"second {user_id}")
+
+    await stage.add(first, "first")
+    await stage.add(second, "second", after=("first",))
+    await stage.schedule("u1", name="first")
+
+    assert await stage.worker().run_until_idle() == 2
+    assert seen == ["first u1", "second u1"]
+
+
+async def test_what_comes_after_runs_without_waiting_for_a_poll(stage: Stage) -> None:
+    async def handle() -> None: ...
+
+    await stage.add(handle, "first")
+    await stage.add(handle, "second", after=("first",))
+    async with stage.at_work():
+        await stage.schedule("u1", name="first")
+        await stage.reached("u1", "completed", "second")
+
+
+async def test_until_idle_says_when_the_store_is_away(memory_stage: Stage) -> None:
+    stage = memory_stage
+    faulty = FaultyStore(stage.store)
+    stage.store = faulty
+
+    async def handle() -> None: ...
+
+    await stage.add(handle)
+    with faulty.down("claim"), pytest.raises(RotaError, match="down on purpose"):
+        await stage.worker().run_until_idle()
+
+
+async def test_a_dead_instance_is_taken_over(stage: Stage) -> None:
+    """Its lease runs out, and somebody else runs its task: the crash is on record."""
+    seen: list[int] = []
+
+    async def handle() -> None:
+        seen.append(1)
+
+    await stage.add(handle)
+    await stage.schedule("u1")
+    await stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="dead", claim_id="c", lease_ms=300))
+    async with stage.at_work(WorkerSettings(lease_ms=1_000, sweep_ms=100)):
+        await stage.reached("u1", "completed")
+
+    assert seen == [1]
+    assert [run.status.value for run in await stage.runs()] == ["lost", "success"]
