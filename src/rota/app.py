@@ -102,16 +102,18 @@ class ScheduleOptions(TypedDict, total=False):
     allow_past: bool
 
 
-class TaskHandle(Generic[P, R]):
+class TaskHandle(Generic[P, R_co]):
     """A function that does the work of a task type. Called, it is still the plain function."""
 
-    def __init__(self, app: Rota, name: str, function: Callable[P, R]) -> None:
+    __name__: str
+
+    def __init__(self, app: Rota, name: str, function: Callable[P, R_co]) -> None:
         functools.update_wrapper(self, function)
         self.app = app
         self.name = name
         self.function = function
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
     async def touch(self, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> Touch:
@@ -147,6 +149,7 @@ class Rota(TaskScheduler):
 
     `source` is a store's URL, the path of a YAML file, a mapping of the same shape, or a `Config`; without one the
     environment and `rota.yaml` count. `flags` are single settings that win over all others (`max_concurrent=50`).
+    `store` is another URL, or a `Store` that the program has made itself.
     """
 
     def __init__(
@@ -154,11 +157,11 @@ class Rota(TaskScheduler):
         source: str | Path | Mapping[str, object] | Config | None = None,
         *,
         clock: Clock | None = None,
-        store: Store | None = None,
+        store: Store | str | None = None,
         **flags: object,
     ) -> None:
-        config = _config(source, flags)
-        super().__init__(config.store_url if store is None else store, config, clock=clock)
+        config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags)
+        super().__init__(store if isinstance(store, Store) else config.store_url, config, clock=clock)
         self.tasks = Tasks(self._ready, self.user_key_builder)
         self.schedules = Schedules(self._ready, config.timezone, self._clock)
         self.sync = SyncRota(self, self._connection)
@@ -308,8 +311,9 @@ class Rota(TaskScheduler):
         """Make a task of a type, now, `at` a time or after a `delay`. What is not accepted is an error."""
         check_task_type(task_type)
         store = await self._ready()
-        now = await store.now()
-        new = self._new_task(task_type, payload, now, **options)
+        # Most tasks are due at once: only those that are not need to know what time it is at the store.
+        timed = any(options.get(name) is not None for name in ("at", "delay", "expires"))
+        new = self._new_task(task_type, payload, await store.now() if timed else 0, **options)
         (scheduled,) = await store.schedule([new])
         return Receipt.of(scheduled, new.identity)
 

@@ -148,7 +148,8 @@ def _status(data: Mapping[str, object]) -> TaskStatus:
     try:
         return TaskStatus(value)
     except ValueError:
-        raise InvalidInput(f"status of a TaskInfo is {value!r}. {did_you_mean(value, list(TaskStatus))}") from None
+        hint = did_you_mean(value, [status.value for status in TaskStatus])
+        raise InvalidInput(f"status of a TaskInfo is {value!r}. {hint}") from None
 
 
 class ITaskScheduler(ABC):

@@ -157,4 +157,6 @@ def choice(kind: type[_Choice], value: str, what: str) -> _Choice:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidInput(f"The {what} {value!r} does not exist. {did_you_mean(value, list(kind))}") from None
+        raise InvalidInput(
+            f"The {what} {value!r} does not exist. {did_you_mean(value, [member.value for member in kind])}"
+        ) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +61,7 @@ def _view(cli: Cli) -> View:
 
 
 @contextmanager
-def _sigterm_is_an_interrupt() -> Iterator[None]:
+def _sigterm_is_an_interrupt() -> Generator[None]:
     """Being told to go is a reason to tidy up, as Ctrl-C is."""
     task = asyncio.current_task()
     assert task is not None
@@ -78,8 +79,10 @@ async def _tell(view: View, url: str, folder: Path) -> Facts:
     from rota.cli.demo_app import build
     from rota.cli.demo_crew import Crew
     from rota.cli.demo_story import Story
+    from rota.cli.logs import log_to_stderr
     from rota.stores import open_store
 
+    log_to_stderr(logging.WARNING, as_json=False)
     app, clock = build(url), SystemClock()
     async with app:
         store = open_store(url, clock)

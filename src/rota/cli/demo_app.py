@@ -27,7 +27,7 @@ class Demo:
 
 
 def build(url: str) -> Rota:
-    """The application on a store. Its settings are its own: no file and no environment of the host changes the story."""
+    """The application on a store. Its settings are its own: no file and no variable of the host changes the story."""
     app = Rota(
         Config(store_url=url, database_url=url, lease_ms=LEASE_MS, sweep_ms=SWEEP_MS, max_concurrent=8),
     )

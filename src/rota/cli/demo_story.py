@@ -12,8 +12,8 @@ from rota.cli.demo_app import EMBEDDING_SECONDS, LEASE_MS, SWEEP_MS, Demo
 from rota.cli.demo_crew import Crew
 from rota.cli.demo_view import Snapshot, View
 from rota.clock import SECOND, Clock, format_duration
-from rota.core.outcome import TouchOutcome
-from rota.core.task import Identity, RunStatus, Task, TaskStatus
+from rota.core.outcome import Answer, TouchOutcome
+from rota.core.task import Event, Identity, RunStatus, Settlement, Task, TaskStatus
 from rota.errors import RotaError
 from rota.stores.base import Counts, RunQuery, Store, TaskQuery
 
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What was measured. Everything but `touches` and `recovered_ms` is read from the store."""
+    """What was measured. Counts are read from the store; the rest is what it answered."""
 
     touches: int
     created: int
@@ -48,6 +48,7 @@ class Facts:
     errored: int
     lost: int
     recovered_ms: int
+    late_completion: Answer | None
     cron_fires: int
     dead_letters: int
     dead_error: str
@@ -62,6 +63,7 @@ class Facts:
             f"its task was running elsewhere within {format_duration(_RECOVERY_LIMIT)}",
             0 < self.recovered_ms <= _RECOVERY_LIMIT,
         )
+        yield Check("the dead worker's late completion was refused", self.late_completion is Answer.STALE)
         yield Check("the cron job fired at least twice", self.cron_fires >= 2)
         yield Check("the failing task is a dead letter", self.dead_letters == 1)
 
@@ -86,6 +88,7 @@ class Story:
         self._clock = clock
         self._touches = 0
         self._recovered_ms = 0
+        self._refused: Answer | None = None
 
     async def tell(self) -> Facts:
         """All acts, in order."""
@@ -142,15 +145,24 @@ class Story:
         heir = await self._pid_of(again)
         self._view.say(f"Worker {heir} has taken it over, {self._recovered_ms / SECOND:.1f} s after the kill.")
         await self._until(self._embedding_done, 20, "the lost task is done")
-        self._view.say("It is done. The dead worker's token would be refused if it came back.")
+        self._refused = await self._late_completion(task)
+        self._view.say(
+            f"It is done. In the dead worker's name, we complete it again: the store answers '{self._refused}'."
+        )
         await asyncio.sleep(PAUSE)
 
     async def _a_task_keeps_failing(self) -> None:
         self._view.say("A task fails, is retried with a back-off, and fails again ...")
         await self._app.touch(Demo.EXPORT, "bao")
         await self._until(self._export_failed, 20, "the failing task is given up")
-        self._view.say("... until its retries are used up: now it is a dead letter, with its error, for a person to see.")
+        self._view.say("... until its retries are used up: now it is a dead letter, for a person to see.")
         await asyncio.sleep(PAUSE)
+
+    async def _late_completion(self, lost: Task) -> Answer:
+        """What the dead worker would hear if it woke up and said that it was done."""
+        late = Settlement(task_type=lost.task_type, key=lost.key, token=lost.token, event=Event.COMPLETE)
+        (reply,) = await self._store.settle([late])
+        return reply.answer
 
     # --- looking ---
 
@@ -159,7 +171,9 @@ class Story:
         deadline = self._clock.monotonic() + seconds
         while self._clock.monotonic() < deadline:
             if not self._crew.pids:
-                raise RotaError(f"The demo broke while waiting until {what}: every worker has ended. {self._last_words()}")
+                raise RotaError(
+                    f"The demo broke while waiting until {what}: every worker has ended. {self._last_words()}"
+                )
             if found := await look():
                 return found
             await asyncio.sleep(0.05)
@@ -207,10 +221,9 @@ class Story:
 
     async def _facts(self) -> Facts:
         counts = await self._store.counts()
-        memory, embeddings, report = (counts.get(name, Counts()) for name in (Demo.MEMORY, Demo.EMBEDDINGS, Demo.REPORT))
+        memory, report = counts.get(Demo.MEMORY, Counts()), counts.get(Demo.REPORT, Counts())
         dead = await self._store.find(TaskQuery(status=TaskStatus.FAILED))
         lost = await self._store.runs(RunQuery(task_type=Demo.EMBEDDINGS, status=RunStatus.LOST))
-        assert embeddings.lost_total == len(lost.items), "the counters and the run log agree"
         return Facts(
             touches=self._touches,
             created=memory.created_total,
@@ -220,6 +233,7 @@ class Story:
             errored=sum(each.errored_total for each in counts.values()),
             lost=len(lost.items),
             recovered_ms=self._recovered_ms,
+            late_completion=self._refused,
             cron_fires=report.succeeded_total,
             dead_letters=len(dead.items),
             dead_error=dead.items[0].error or "" if dead.items else "",

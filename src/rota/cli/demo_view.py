@@ -109,7 +109,7 @@ class Picture:
         from rich.panel import Panel
 
         side_by_side = Columns([self._types(), self._workers()], padding=(0, 3))
-        return Panel(Group(self._story(), side_by_side, self._runs()), title="rota demo", border_style="cyan")
+        return Panel(Group(self._story(), side_by_side, "", self._runs()), title="rota demo", border_style="cyan")
 
     def _story(self) -> RenderableType:
         from rich.text import Text

@@ -15,12 +15,12 @@ import typer
 from rota.cli.exits import ExitCode
 from rota.cli.invocation import Cli, sqlite_file
 from rota.cli.output import Column, relative
-from rota.clock import SECOND, Clock, Millis, SystemClock, format_duration
+from rota.clock import SECOND, Clock, Instant, Millis, SystemClock, format_duration
 from rota.config import Config
 from rota.config.urls import masked
 from rota.errors import RotaError, SchemaMismatch
 from rota.stores import open_store
-from rota.stores.base import Counts, Store
+from rota.stores.base import Instance, Store
 
 __all__ = ["Finding", "doctor"]
 
@@ -115,7 +115,7 @@ async def _store(url: str) -> AsyncIterator[Finding]:
 def _unusable(url: str, error: RotaError) -> Finding:
     if isinstance(error, SchemaMismatch):
         return Finding("schema", "error", str(error), "Upgrade Rota, or use another store.")
-    return Finding("store", "error", f"{masked(url)}: {error}", "Start the server, or correct `store` (--store URL).")
+    return Finding("store", "error", " ".join(str(error).split()), "Start the server, or correct `store` (--store URL).")
 
 
 def _absent(file: Path) -> Finding:
@@ -203,7 +203,7 @@ async def _clock_offset(store: Store, clock: Clock) -> Finding:
 
 async def _instances(store: Store, clock: Clock) -> Finding:
     found, now = await store.instances(), await store.now()
-    silent = [each for each in found if each.seen_at + each.beat.lease_ms < now]
+    silent = [each for each in found if not _is_alive(each, now)]
     detail = f"{len(found) - len(silent)} alive"
     if not silent:
         return Finding("instances", "ok", detail)
@@ -212,8 +212,12 @@ async def _instances(store: Store, clock: Clock) -> Finding:
         "instances",
         "warning",
         f"{detail}, {len(silent)} silent (the last since {relative(last.seen_at, now)})",
-        "They died or were killed. Their tasks are taken over; their entries go away by themselves.",
+        "They ended without a goodbye. Nothing is lost: the others take their tasks over.",
     )
+
+
+def _is_alive(instance: Instance, now: Instant) -> bool:
+    return instance.seen_at + instance.beat.lease_ms >= now
 
 
 async def _work(store: Store, clock: Clock) -> Finding:
@@ -222,12 +226,9 @@ async def _work(store: Store, clock: Clock) -> Finding:
         sum(getattr(each, state) for each in counts) for state in ("pending", "running", "failed")
     )
     detail = f"{pending} pending, {running} running, {failed} dead letters"
-    if pending and not await store.instances():
+    now = await store.now()
+    if pending and not any(_is_alive(each, now) for each in await store.instances()):
         return Finding("work", "warning", detail, "Work waits, but no worker is running. `rota worker --app ...`.")
     if failed:
         return Finding("work", "warning", detail, "`rota dlq ls` shows why, `rota dlq redrive` tries again.")
     return Finding("work", "ok", detail)
-
-
-def _numbers(counts: Counts) -> tuple[int, int, int]:
-    return counts.pending, counts.running, counts.failed

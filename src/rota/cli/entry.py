@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Final, Protocol, runtime_checkable
 
 from rota.cli.exits import ExitCode, exit_code_of
-from rota.cli.output import printable, write_json
+from rota.cli.output import printable_lines, write_json
 from rota.errors import RotaError
 
 __all__ = ["main"]
@@ -84,8 +84,8 @@ def _report(given: list[str], code: str, message: str, exit_code: ExitCode) -> i
     if "--json" in given:
         write_json({"error": {"code": code, "message": message}}, sys.stderr)
     else:
-        lines = "\n".join(printable(line) for line in message.split("\n"))
-        sys.stderr.write(f"error: {lines}\n")
+        # Drivers indent with tabs; that is no control character worth spelling out.
+        sys.stderr.write(f"error: {printable_lines(message.expandtabs(2))}\n")
     return exit_code
 
 

@@ -9,7 +9,7 @@ from typing import IO, Final, NamedTuple
 
 from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
 
-__all__ = ["Column", "Output", "printable", "relative", "write_json"]
+__all__ = ["Column", "Output", "printable", "printable_lines", "relative", "write_json"]
 
 _NOTHING: Final = "-"
 

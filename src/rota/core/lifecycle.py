@@ -459,7 +459,8 @@ def _wait_again(counted: Task, retry_at: Instant, now: Instant) -> Task:
         series = counted.series
         if series is None:
             return _held(_restart_series(counted, now))
-        counted = replace(counted, next_fire=series.next_after(now))
+        # The fire being retried belongs to no old series any more: what the new one has in store begins now.
+        counted = replace(counted, next_fire=series.next_after(now), opened_at=now)
     return replace(_held(counted), scheduled_at=retry_at)
 
 

@@ -106,7 +106,7 @@ class Identity(NamedTuple):
         return f"{self.task_type}/{self.key}"
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class Task(msgspec.Struct, frozen=True):
     """One identity's live or finished work.
 
     `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, `fire_at`

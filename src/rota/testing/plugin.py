@@ -34,7 +34,6 @@ def rota_clock() -> FakeClock:
 @pytest.fixture
 def rota_store(rota_clock: FakeClock) -> MemoryStore:
     """An empty store in memory, on the fake clock. It needs no opening and leaves nothing behind."""
-    from rota.app import Rota
     from rota.stores.memory import MemoryStore
 
     return MemoryStore(rota_clock)

@@ -255,5 +255,8 @@ class PostgresBackend(Backend):
     def close(self) -> None:
         self._stopping.set()
         if self._listener is not None:
+            # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
+            with suppress(DBAPIError), self.engine.begin() as connection:
+                self.dialect.poke(connection)
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()

@@ -34,22 +34,22 @@ _AT = {name: _TASK_FIELDS.index(name) for name in ("status", "want", "last_outco
 Value = str | int | float | None
 
 
-def decode_entry(row: Sequence[Any]) -> Entry:
-    past = Past(*row[_TASK_WIDTH:])
-    if row[_AT["status"]] is None:
-        return Entry(None, past)
-    values = dict(zip(_TASK_FIELDS, row, strict=False))
-    values["status"] = _STATUS[values["status"]]
-    values["want"] = _WANT[values["want"]]
-    values["last_outcome"] = _EVENT[values["last_outcome"]]
-    values["parked"] = values["parked"] == 1
-    values["manual"] = values["manual"] == 1
-    values["dirty"] = values["dirty"] == 1
-    return Entry(Task(**values), past)
-
-
 _STATUS_AT, _WANT_AT, _OUTCOME_AT = _AT["status"], _AT["want"], _AT["last_outcome"]
 _FLAGS_AT = (_AT["parked"], _AT["manual"], _AT["dirty"])
+
+
+def decode_entry(row: Sequence[Any]) -> Entry:
+    past = Past(*row[_TASK_WIDTH:])
+    status = row[_STATUS_AT]
+    if status is None:
+        return Entry(None, past)
+    values = list(row[:_TASK_WIDTH])
+    values[_STATUS_AT] = _STATUS[status]
+    values[_WANT_AT] = _WANT[values[_WANT_AT]]
+    values[_OUTCOME_AT] = _EVENT[values[_OUTCOME_AT]]
+    for at in _FLAGS_AT:
+        values[at] = values[at] == 1
+    return Entry(Task(*values), past)
 
 
 def encode_entry(identity: Identity, entry: Entry) -> list[Value]:

@@ -120,7 +120,6 @@ tasks = Table(
     Column("fail_until", BigInteger),
     Column("last_claimed_at", BigInteger),
     Column("forget_at", BigInteger),
-    sqlite_with_rowid=False,
 )
 
 

@@ -79,9 +79,7 @@ class TestGroups(Suite):
         tasks = await world.claim(150)
         replies = await asyncio.gather(
             *(
-                world.store.settle(
-                    [Settlement(task_type=WORK, key=task.key, token=task.token, event=Event.COMPLETE)]
-                )
+                world.store.settle([Settlement(task_type=WORK, key=task.key, token=task.token, event=Event.COMPLETE)])
                 for task in tasks
             )
         )

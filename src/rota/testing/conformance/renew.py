@@ -65,7 +65,9 @@ class TestRenew(Suite):
         world.renew(task)
         assert (await world.there("k")).lease_until == task.lease_until
 
-    async def test_all_leases_of_an_instance_in_one_call_from_another_thread(self, world: World, work: TaskType) -> None:
+    async def test_all_leases_of_an_instance_in_one_call_from_another_thread(
+        self, world: World, work: TaskType
+    ) -> None:
         news = [NewTask(task_type=WORK, key=f"k{number:03}") for number in range(50)]
         await world.store.schedule(news, now=world.now)
         tasks = await world.claim(50)

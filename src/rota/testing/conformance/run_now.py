@@ -108,6 +108,17 @@ class TestRunNow(Suite):
         world.clock.advance("1h")
         assert (await world.claim_one()).fire_at == made.next_fire
 
+    @pytest.mark.parametrize("failed", [False, True])
+    async def test_a_finished_series_that_is_paused_and_resumed_before_its_run(
+        self, world: World, work: TaskType, failed: bool
+    ) -> None:
+        await world.series("k", max_runs=1)
+        world.clock.advance("1h")
+        await world.run(Event.FAIL if failed else Event.COMPLETE)
+        for event in (Event.REDRIVE if failed else Event.RUN_NOW, Event.PAUSE, Event.RESUME):
+            assert (await world.ask(event)).answer is Answer.OK
+        assert (await world.run()).status is TaskStatus.COMPLETED
+
     async def test_a_running_or_cancelled_one_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("a")
         running = await world.claim_one()

@@ -1,13 +1,13 @@
 """Every (state, want, dirty, recurring) x event, on every store.
 
-The expectations below are written from the design, not from the code of `core/lifecycle.py`: what an event answers in each
-state, and where a run's end leads. Each store is compared with them, and whole records with a MemoryStore that went the
-same way.
+The expectations below are written from the design, not from the code of `core/lifecycle.py`: what an event answers in
+each state, and where a run's end leads. Each store is compared with them, and whole records with a MemoryStore that
+went the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -31,26 +31,26 @@ SETTLING = (Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE
 # What each event answers in each state, and the state after it ("." = the same). Running tasks are left to LEAVING
 # where the answer is "leave". A settle of something that does not run is stale, whatever its state.
 _ANSWERS = """
-event     absent           pending           running     paused            completed        failed           cancelled
-schedule  created:pending  exists:.          exists:.    exists:.          created:pending  created:pending  created:pending
-update    unknown:.        ok:.              ok:.        ok:.              refused:.        refused:.        refused:.
-touch     created:pending  coalesced:.       coalesced:. coalesced:.       created:pending  created:pending  created:pending
-claim     nothing:.        claimed:running   nothing:.   nothing:.         nothing:.        nothing:.        nothing:.
-renew     stale:.          stale:.           ok:.        stale:.           stale:.          stale:.          stale:.
-complete  stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-discard   stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-retry     stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-fail      stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-snooze    stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-release   stale:.          stale:.           ok:leave    stale:.           stale:.          stale:.          stale:.
-reap      nothing:.        nothing:.         reaped:leave nothing:.        nothing:.        nothing:.        nothing:.
-pause     unknown:.        ok:paused         ok:.        refused:.         refused:.        refused:.        refused:.
-resume    unknown:.        refused:.         ok:.        ok:pending        refused:.        refused:.        refused:.
-cancel    unknown:.        ok:cancelled      ok:.        ok:cancelled      refused:.        refused:.        refused:.
-run_now   unknown:.        ok:.              refused:.   ok:pending        ok:pending       ok:pending       refused:.
-redrive   unknown:.        refused:.         refused:.   refused:.         refused:.        ok:pending       refused:.
-end       unknown:.        ok:completed      refused:.   ok:completed      refused:.        refused:.        refused:.
-purge     unknown:.        refused:.         refused:.   refused:.         ok:absent        ok:absent        ok:absent
+event    absent          pending         running      paused       completed       failed          cancelled
+schedule created:pending exists:.        exists:.     exists:.     created:pending created:pending created:pending
+update   unknown:.       ok:.            ok:.         ok:.         refused:.       refused:.       refused:.
+touch    created:pending coalesced:.     coalesced:.  coalesced:.  created:pending created:pending created:pending
+claim    nothing:.       claimed:running nothing:.    nothing:.    nothing:.       nothing:.       nothing:.
+renew    stale:.         stale:.         ok:.         stale:.      stale:.         stale:.         stale:.
+complete stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+discard  stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+retry    stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+fail     stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+snooze   stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+release  stale:.         stale:.         ok:leave     stale:.      stale:.         stale:.         stale:.
+reap     nothing:.       nothing:.       reaped:leave nothing:.    nothing:.       nothing:.       nothing:.
+pause    unknown:.       ok:paused       ok:.         refused:.    refused:.       refused:.       refused:.
+resume   unknown:.       refused:.       ok:.         ok:pending   refused:.       refused:.       refused:.
+cancel   unknown:.       ok:cancelled    ok:.         ok:cancelled refused:.       refused:.       refused:.
+run_now  unknown:.       ok:.            refused:.    ok:pending   ok:pending      ok:pending      refused:.
+redrive  unknown:.       refused:.       refused:.    refused:.    refused:.       ok:pending      refused:.
+end      unknown:.       ok:completed    refused:.    ok:completed refused:.       refused:.       refused:.
+purge    unknown:.       refused:.       refused:.    refused:.    ok:absent       ok:absent       ok:absent
 """
 
 # Where the end of a run leads; the first line that fits decides. The last column says when the task is due.
@@ -203,9 +203,7 @@ def _target(before: Task | None, task_type: str) -> Task:
     """The task to write back to; a token that was never handed out where nothing runs."""
     if before is not None and before.status is TaskStatus.RUNNING:
         return before
-    nobody = Task(
-        task_type=task_type, key="k", status=TaskStatus.RUNNING, scheduled_at=0, created_at=0, updated_at=0
-    )
+    nobody = Task(task_type=task_type, key="k", status=TaskStatus.RUNNING, scheduled_at=0, created_at=0, updated_at=0)
     return replace(nobody, token=NO_TOKEN)
 
 
@@ -235,7 +233,7 @@ def expect(situation: Situation, event: Event) -> Expected:
     return Expected(answer, state, want, dirty, _due(event, answer, state), ())
 
 
-def _fits(line: list[str], situation: Situation, event: Event) -> bool:
+def _fits(line: Sequence[str], situation: Situation, event: Event) -> bool:
     events, want, dirty, recurring, *_ = line
     return (
         (events == "*" or event in events.split(","))

@@ -279,6 +279,7 @@ class TestBreaker(Suite):
 
     async def test_it_is_open_for_as_long_as_the_type_says(self, world: World) -> None:
         await world.type(max_retries=2, interval_ms=12 * HOUR)
+        failed_at = world.now
         for _ in range(2):
             assert (await world.touch("k")).outcome is TouchOutcome.CREATED
             await self._fail(world)

@@ -124,6 +124,19 @@ class TestUpdateDuringARun(Suite):
         await world.settle(task)
         assert (await world.there("k")).next_fire == world.now + HOUR
 
+    @pytest.mark.parametrize("event", [Event.RETRY, Event.RELEASE, Event.SNOOZE])
+    async def test_a_single_time_becomes_a_series_and_is_tried_again_first(
+        self, world: World, work: TaskType, event: Event
+    ) -> None:
+        await world.schedule("k")
+        task = await world.claim_one()
+        world.clock.advance("3h")
+        await world.update("k", trigger=hourly(world.now - 30 * MINUTE))
+        await world.settle(task, event, after_ms=0)
+        after = await world.run()
+        assert (after.status, after.next_fire) == (TaskStatus.PENDING, world.now + 30 * MINUTE)
+        assert await world.ask(Event.PAUSE) == (Answer.OK, await world.there("k"))
+
     async def test_a_new_single_time_is_not_lost(self, world: World, work: TaskType) -> None:
         for made in (world.series("a"), world.created("b", scheduled_at=world.now + HOUR)):
             await made

@@ -1,0 +1,1 @@
+"""How fast: measured as ratios within one run, because machines differ and are noisy."""

@@ -1,0 +1,34 @@
+"""Log lines are no answer: they go to stderr, as text for people or as JSON for programs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+__all__ = ["log_to_stderr"]
+
+
+def log_to_stderr(level: int = logging.INFO, *, as_json: bool) -> None:
+    """Send what Rota logs to stderr, from this level on; ROTA_DEBUG shows everything."""
+    shown = logging.DEBUG if os.environ.get("ROTA_DEBUG") else level
+    structlog.configure(
+        processors=_processors(as_json=as_json),
+        wrapper_class=structlog.make_filtering_bound_logger(shown),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _processors(*, as_json: bool) -> list[Processor]:
+    processors: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if as_json:
+        return [*processors, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return [*processors, structlog.dev.ConsoleRenderer(colors=colors)]

@@ -1,0 +1,82 @@
+"""What tests of the command line share: what a call said, and a store behind its back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from rota.core.task import Event, NewTask, Settlement
+from rota.core.task_type import TaskType, TriggerMode
+from rota.stores import open_store
+from rota.stores.base import ClaimRequest, Store
+
+__all__ = ["CallRota", "Said", "claim", "dead_letter", "with_store"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call of `rota` printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What is on stdout. Any: each test says what it expects to find."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> Any:
+        """The error on stderr, as `--json` prints it."""
+        return json.loads(self.err)["error"]
+
+
+class CallRota(Protocol):
+    """Calls `rota` in this process."""
+
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> Said: ...
+
+
+def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do something with the store behind the back of the command line."""
+
+    async def run() -> T:
+        store = open_store(os.environ["ROTA_STORE"])
+        await store.open()
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def claim(name: str, key: str = "k") -> Callable[[Store], Awaitable[int]]:
+    """Make a task of a type and claim it; the token."""
+
+    async def work(store: Store) -> int:
+        await store.put_types([TaskType(name=name, trigger_mode=TriggerMode.ONCE)])
+        await store.schedule([NewTask(task_type=name, key=key)])
+        request = ClaimRequest(wants=[(name, 1)], instance="i", claim_id=f"c-{key}", lease_ms=60_000)
+        return (await store.claim(request)).tasks[0].token
+
+    return work
+
+
+def dead_letter(name: str = "export", *keys: str) -> None:
+    """Tasks that failed for good."""
+
+    async def work(store: Store) -> None:
+        for key in keys or ("k",):
+            token = await claim(name, key)(store)
+            lost = Settlement(task_type=name, key=key, token=token, event=Event.FAIL, error="it answers 500")
+            await store.settle([lost])
+
+    with_store(work)

@@ -1,0 +1,56 @@
+"""The command line, called as a person calls it, in an empty folder with an empty environment."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+# Test modules are imported by file, not by path: what they share must be found.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from command_line import CallRota, Said
+
+from rota.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("ROTA_") or name in ("TZ", "TIMEZONE"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
+
+
+@pytest.fixture
+def rota(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CallRota:
+    def call(*arguments: str, stdin: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        code = main(arguments)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        return Said(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration with one type of each kind that a command cares about."""
+    path = tmp_path / "rota.yaml"
+    path.write_text(
+        """
+scheduler:
+  tasks:
+    memory_compression: {interval: 30m}
+    nightly: {trigger_mode: cron, cron: "0 3 * * *", timezone: Europe/Berlin}
+    agent: {trigger_mode: once, description: "prompts of people"}
+    asleep: {enabled: false}
+"""
+    )
+    return path

@@ -1,0 +1,459 @@
+"""The same random verbs on a MemoryStore and on a SQL store: after every step, answers and whole records are equal.
+
+`ROTA_SEQUENCES` says how many sequences of up to 50 steps are run in all (2,000 unless told). One database serves them
+all: between two sequences its rows are deleted, which takes a fraction of the time of a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Generator
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from msgspec.structs import replace
+from sqlalchemy import Engine, create_engine, delete, event
+
+from rota.clock import MINUTE, SECOND, Instant, Millis
+from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task, TaskStatus
+from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
+from rota.stores.base import Beat, ClaimRequest, Counts, RunQuery, Store, TaskQuery
+from rota.stores.memory import MemoryStore
+from rota.stores.sql import SqlStore, tables
+from rota.testing.clock import START, FakeClock
+from rota.testing.conformance.table import is_possible
+from rota.testing.conformance.world import policy
+from rota.triggers import Interval, Once, encode_trigger
+
+SEQUENCES = int(os.environ.get("ROTA_SEQUENCES", "2000"))
+STEPS = 50
+CHUNKS = 8
+LEASE: Millis = 10 * SECOND
+
+_PATIENCE = RetryPolicy(base_ms=2 * SECOND, factor=2.0, max_ms=8 * SECOND)
+TYPES = [
+    TaskType(name="work", interval_ms=MINUTE, max_retries=1, retry=_PATIENCE, task_ttl_ms=5 * MINUTE),
+    TaskType(
+        name="user",
+        interval_ms=30 * SECOND,
+        mode="debounce",
+        cooldown="defer",
+        max_pending=2,
+        max_retries=1,
+        dead_ttl_ms=5 * MINUTE,
+    ),
+    TaskType(name="slow", rate_limit=RateLimit(rate=0.2, burst=2), on_busy="ignore", interval_ms=0, max_retries=0),
+    TaskType(name="follow", trigger_mode=TriggerMode.AFTER, after=("work", "user"), interval_ms=5 * SECOND),
+]
+NAMES = [task_type.name for task_type in TYPES]
+
+types = st.sampled_from(NAMES)
+keys = st.sampled_from(["a", "b", "c:%", "ü"])
+places = st.integers(min_value=0, max_value=5)
+spans = st.sampled_from([0, SECOND, 7 * SECOND, 40 * SECOND, 3 * MINUTE])
+instances = st.sampled_from(["i1", "i2"])
+policies = st.sampled_from(
+    [
+        None,
+        policy(misfire="all"),
+        policy(misfire="skip", grace_ms=10 * SECOND),
+        policy(overlap="queue"),
+        policy(misfire="all", overlap="queue", jitter_ms=20 * SECOND),
+        policy(grace_ms=5 * SECOND),
+    ]
+)
+triggers = st.sampled_from(["none", "none", "minute", "half", "once"])
+SETTLING = [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
+ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE]
+
+
+def trigger_of(word: str, now: Instant) -> str | None:
+    match word:
+        case "minute":
+            return encode_trigger(Interval(MINUTE, now))
+        case "half":
+            return encode_trigger(Interval(30 * SECOND, START))
+        case "once":
+            return encode_trigger(Once(now + 20 * SECOND))
+        case _:
+            return None
+
+
+class Side:
+    """One of the two stores, and the tokens that it has handed out, in order: each store has its own."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.tokens: list[int] = []
+
+    def name(self, token: int) -> int:
+        """Which token it is, counted from 1: the same on both sides."""
+        return self.tokens.index(token) + 1 if token else 0
+
+    def token(self, number: int) -> int:
+        return self.tokens[number - 1]
+
+    def plain(self, answer: object) -> object:
+        """An answer without what each store makes up for itself."""
+        if isinstance(answer, Task):
+            return replace(answer, token=self.name(answer.token), last_token=self.name(answer.last_token))
+        if isinstance(answer, RunRecord):
+            return replace(answer, token=self.name(answer.token), run_id="")
+        if isinstance(answer, list | tuple):
+            return [self.plain(item) for item in answer]
+        return answer
+
+
+class Pair:
+    """Memory and a SQL store side by side, on one event loop."""
+
+    def __init__(self, runner: asyncio.Runner, subject: SqlStore, engine: Engine) -> None:
+        self.runner = runner
+        self.subject = subject
+        self._engine = engine
+
+    def reset(self) -> None:
+        """Empty, but for the types and the lanes: a store remembers that it has written those."""
+        for name in NAMES:
+            self.runner.run(self.subject.override_type(name, {"enabled": None}))
+        kept = {tables.task_types, tables.lanes, tables.sequences}
+        with self._engine.begin() as connection:
+            for table in tables.metadata.sorted_tables:
+                if table not in kept:
+                    connection.execute(delete(table))
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        pair.reset()
+        self.pair = pair
+        self.clock = FakeClock()
+        self.sides = (Side(MemoryStore(self.clock)), Side(pair.subject))
+        self.claims = count(1)
+        self.claim_ids: list[tuple[str, str]] = []
+        self.held: list[tuple[Identity, int]] = []
+        self.rows = 0
+        self.tasks: list[Task] = []
+        for side in self.sides:
+            self.run(side.store.put_types(TYPES))
+
+    @property
+    def now(self) -> Instant:
+        return self.clock.now()
+
+    def run(self, call: Awaitable[object]) -> object:
+        async def wait() -> object:
+            return await call
+
+        return self.pair.runner.run(wait())
+
+    def both(self, call: Callable[[Side], Awaitable[object]]) -> object:
+        """Ask both sides; their answers must be equal."""
+        answers = [side.plain(self.run(call(side))) for side in self.sides]
+        assert answers[1] == answers[0]
+        return answers[0]
+
+    # --- verbs ---
+
+    @rule(
+        name=types,
+        key=keys,
+        word=triggers,
+        later=spans,
+        text=policies,
+        priority=st.sampled_from([None, 0, 9]),
+        serial=st.sampled_from([None, None, "s"]),
+        permits=st.sampled_from([1, 1, 2]),
+        max_runs=st.sampled_from([None, None, 1, 2]),
+        expires=st.sampled_from([None, None, 2 * MINUTE]),
+        owner=st.sampled_from([None, "o"]),
+        upsert=st.booleans(),
+    )
+    def schedule(
+        self,
+        name: str,
+        key: str,
+        word: str,
+        later: Millis,
+        text: str | None,
+        priority: int | None,
+        serial: str | None,
+        permits: int,
+        max_runs: int | None,
+        expires: Millis | None,
+        owner: str | None,
+        upsert: bool,
+    ) -> None:
+        new = NewTask(
+            task_type=name,
+            key=key,
+            trigger=trigger_of(word, self.now),
+            scheduled_at=self.now + later if word == "none" else None,
+            policy=text if word in ("minute", "half") else None,
+            priority=priority,
+            serial=serial,
+            # One serial has one number of permits: "s" of this type.
+            permits=2 if name == "work" else 1,
+            cost=min(permits, 2),
+            max_runs=max_runs,
+            expires_at=None if expires is None else self.now + expires,
+            owner=owner,
+            owner_limit=None if owner is None else 2,
+            replace=upsert,
+        )
+        self.both(lambda side: side.store.schedule([new], now=self.now))
+
+    @rule(name=types, key=keys, spooled=st.sampled_from([None, None, MINUTE]))
+    def touch(self, name: str, key: str, spooled: Millis | None) -> None:
+        at = None if spooled is None else self.now - spooled
+        activity = Activity(task_type=name, key=key, user_id="u", at=at)
+        self.both(lambda side: side.store.touch([activity, replace(activity, at=None)], now=self.now))
+
+    @rule(name=types, key=keys, what=st.sampled_from(["payload", "trigger", "due", "priority", "limits", "policy"]))
+    def update(self, name: str, key: str, what: str) -> None:
+        change = Change(task_type=name, key=key)
+        match what:
+            case "trigger":
+                change = replace(change, trigger=trigger_of("minute", self.now))
+            case "due":
+                change = replace(change, scheduled_at=self.now + 5 * SECOND)
+            case "priority":
+                change = replace(change, priority=10)
+            case "limits":
+                change = replace(change, max_runs=3, expires_at=self.now + 3 * MINUTE)
+            case "policy":
+                change = replace(change, policy=policy(misfire="all"))
+            case _:
+                change = replace(change, payload='{"edited": true}')
+        self.both(lambda side: side.store.update([change], now=self.now))
+
+    @rule(name=types, key=keys)
+    def set_a_single_time(self, name: str, key: str) -> None:
+        change = Change(task_type=name, key=key, trigger=trigger_of("once", self.now))
+        self.both(lambda side: side.store.update([change], now=self.now))
+
+    @rule(limit=st.integers(1, 4), instance=instances, names=st.permutations(NAMES), passed=keys)
+    def claim(self, limit: int, instance: str, names: list[str], passed: str) -> None:
+        claim_id = f"c{next(self.claims)}"
+        request = ClaimRequest(
+            wants=[(name, limit) for name in names],
+            instance=instance,
+            claim_id=claim_id,
+            lease_ms=LEASE,
+            exclude=frozenset({Identity("slow", passed)}),
+        )
+        answers: list[object] = []
+        for side in self.sides:
+            claimed = self.pair.runner.run(side.store.claim(request, now=self.now))
+            assert all(task.token > max(side.tokens, default=0) for task in claimed.tasks)
+            # A claim of several types takes its tokens in the order of the answer, but parks in between.
+            side.tokens += [task.token for task in claimed.tasks]
+            answers.append(side.plain(claimed))
+            held = [(task.identity, side.name(task.token)) for task in claimed.tasks]
+        assert answers[1] == answers[0]
+        self.held += held
+        self.claim_ids.append((instance, claim_id))
+
+    @precondition(lambda self: self.held)
+    @rule(place=places, event=st.sampled_from(SETTLING), after_ms=st.sampled_from([None, 0, 5 * SECOND]))
+    def settle(self, place: int, event: Event, after_ms: Millis | None) -> None:
+        identity, number = self.held[-1 - place % len(self.held)]
+        self.both(
+            lambda side: side.store.settle(
+                [
+                    Settlement(
+                        task_type=identity.task_type,
+                        key=identity.key,
+                        token=side.token(number),
+                        event=event,
+                        after_ms=after_ms,
+                        reason="why" if after_ms else None,
+                        result="done",
+                    )
+                ],
+                now=self.now,
+            )
+        )
+
+    @precondition(lambda self: self.held)
+    @rule(place=places, progress=st.sampled_from([None, "1"]))
+    def renew(self, place: int, progress: str | None) -> None:
+        identity, number = self.held[-1 - place % len(self.held)]
+        answers = [
+            side.plain(
+                side.store.renew([Renewal(*identity, side.token(number), progress)], LEASE, now=self.now),
+            )
+            for side in self.sides
+        ]
+        assert answers[1] == answers[0]
+
+    @rule(name=types, key=keys, asked=st.sampled_from(ASKED))
+    def ask(self, name: str, key: str, asked: Event) -> None:
+        self.both(lambda side: side.store.ask(asked, [Identity(name, key)], now=self.now))
+
+    @rule(key=keys, asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4))
+    def ask_in_a_row(self, key: str, asked: list[Event]) -> None:
+        for each in asked:
+            self.both(lambda side, each=each: side.store.ask(each, [Identity("work", key)], now=self.now))
+
+    @precondition(lambda self: self.claim_ids)
+    @rule(place=places)
+    def abandon(self, place: int) -> None:
+        instance, claim_id = self.claim_ids[-1 - place % len(self.claim_ids)]
+        self.both(lambda side: side.store.abandon(instance, claim_id, now=self.now))
+
+    @rule(instance=instances, rounds=st.integers(1, 6))
+    def tick(self, instance: str, rounds: int) -> None:
+        beat = Beat(instance=instance, types=tuple(NAMES), lease_ms=LEASE)
+        for _ in range(rounds):
+            self.both(lambda side: side.store.tick(beat, now=self.now))
+            self.clock.advance(2)
+
+    @rule(seconds=st.sampled_from([1, 5, 11, 30, 61, 200]))
+    def advance(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def go_to_the_next_due_task(self) -> None:
+        due = [task.scheduled_at for task in self.tasks if task.status is TaskStatus.PENDING]
+        if due and min(due) > self.now:
+            self.clock.set(min(due))
+
+    @rule(limit=st.sampled_from([1, 100]))
+    def prune(self, limit: int) -> None:
+        self.both(lambda side: side.store.prune(5 * MINUTE, limit, now=self.now))
+
+    @rule()
+    def pump(self) -> None:
+        self.both(lambda side: side.store.pump(3, now=self.now))
+
+    @rule(amount=st.integers(-2, 3))
+    def take(self, amount: int) -> None:
+        self.both(lambda side: side.store.take("b", amount, rate=0.3, burst=3, now=self.now))
+
+    @rule(name=types, enabled=st.sampled_from([None, None, False]))
+    def override(self, name: str, enabled: bool | None) -> None:
+        self.both(lambda side: side.store.override_type(name, {"enabled": enabled}))
+
+    @rule(name=types, key=keys)
+    def reset_breaker(self, name: str, key: str) -> None:
+        self.both(lambda side: side.store.reset_breaker([Identity(name, key)]))
+
+    # --- what holds after every step ---
+
+    @invariant()
+    def all_is_well(self) -> None:
+        self.both(lambda side: side.store.find(TaskQuery(limit=1_000)))
+        self.tasks = self.pair.runner.run(self.sides[0].store.find(TaskQuery(limit=1_000))).items
+        self.counts_equal_a_scan()
+        self.tokens_are_unique()
+        self.situations_are_possible()
+        self.whoever_is_parked_waits_for_somebody()
+        self.no_serial_has_too_many_holders()
+
+    def counts_equal_a_scan(self) -> None:
+        kept = self.pair.runner.run(self.pair.subject.counts())
+        model = self.pair.runner.run(self.sides[0].store.counts())
+        for name in NAMES:
+            counts = kept.get(name, Counts())
+            assert counts == model.get(name, Counts())
+            for status in TaskStatus:
+                there = sum(task.task_type == name and task.status is status for task in self.tasks)
+                assert getattr(counts, status) == there, (name, status)
+
+    def tokens_are_unique(self) -> None:
+        for side in self.sides:
+            assert len(set(side.tokens)) == len(side.tokens)
+
+    def situations_are_possible(self) -> None:
+        for task in self.tasks:
+            assert is_possible(task.status, task.want, task.dirty), task
+
+    def whoever_is_parked_waits_for_somebody(self) -> None:
+        for task in self.tasks:
+            if not task.parked:
+                continue
+            assert task.status is TaskStatus.PENDING
+            rivals = [
+                rival
+                for rival in self.tasks
+                if (rival.task_type, rival.serial) == (task.task_type, task.serial)
+                and (rival.status is TaskStatus.RUNNING or _is_about_to_run(rival, self.now))
+            ]
+            assert rivals, f"{task.identity} is parked behind nobody"
+
+    def no_serial_has_too_many_holders(self) -> None:
+        for name, permits in (("work", 2), ("user", 1), ("slow", 1), ("follow", 1)):
+            running = [t for t in self.tasks if t.task_type == name and t.serial and t.status is TaskStatus.RUNNING]
+            assert len(running) <= permits
+
+    def teardown(self) -> None:
+        self.both(lambda side: side.store.runs(RunQuery(limit=1_000)))
+        self.both(lambda side: _seen_at(side.store))
+
+
+def _is_about_to_run(task: Task, now: Instant) -> bool:
+    return task.status is TaskStatus.PENDING and not task.parked and task.scheduled_at <= now
+
+
+async def _seen_at(store: Store) -> list[tuple[str, Instant]]:
+    return [(instance.beat.instance, instance.seen_at) for instance in await store.instances()]
+
+
+def _quick_engine(url: str) -> Engine:
+    if url.startswith("postgresql"):
+        return create_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
+    engine = create_engine(url.partition("?")[0])
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: object, _record: object) -> None:  # pyright: ignore[reportUnusedFunction]  # SQLAlchemy calls it
+        connection.execute("PRAGMA synchronous = OFF")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # a sqlite3 connection
+
+    return engine
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest) -> Generator[Pair]:
+    name, _ = request.param
+    url: str = request.getfixturevalue(f"{name}_url")
+    subject = SqlStore(url, clock=FakeClock())
+    engine = _quick_engine(url)
+    with asyncio.Runner() as runner:
+        runner.run(subject.open())
+        runner.run(subject.put_types(TYPES))
+        try:
+            yield Pair(runner, subject, engine)
+        finally:
+            runner.run(subject.close())
+            engine.dispose()
+
+
+# PostgreSQL differs from SQLite in its locks more than in its records, and takes longer for each step.
+_SHARES = {"sqlite": 0.75, "postgres": 0.25}
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(
+    "pair",
+    [(name, chunk) for name in _SHARES for chunk in range(CHUNKS)],
+    indirect=True,
+    ids=lambda p: f"{p[0]}-{p[1]}",
+)
+def test_every_store_does_what_memory_does(pair: Pair, request: pytest.FixtureRequest) -> None:
+    name = "postgres" if pair.subject.url.startswith("postgresql") else "sqlite"
+    run_state_machine_as_test(
+        lambda: StoreMachine(pair),
+        settings=settings(
+            max_examples=max(1, round(SEQUENCES * _SHARES[name] / CHUNKS)),
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
