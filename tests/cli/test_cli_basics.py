@@ -22,7 +22,14 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
     assert said.code == 0
     for word in ("up", "worker", "task", "type", "schedule", "run", "dlq", "config", "doctor", "demo"):
         assert f" {word} " in said.out
-    for line in ("0  done", "1  something unexpected", "2  bad input", "3  the store", "4  refused", "130  interrupted"):
+    for line in (
+        "0  done",
+        "1  something unexpected",
+        "2  bad input",
+        "3  the store",
+        "4  refused",
+        "130  interrupted",
+    ):
         assert line in said.out
 
 
@@ -75,13 +82,13 @@ def test_a_group_without_a_command_shows_its_help(rota: CallRota, arguments: str
         ("tsk ls", "tsk"),
         ("task lss", "lss"),
         ("task ls --jsn", "--jsn"),
-        ("task ls --limit many", "'many'"),
+        ("task ls --limit many", "'--limit'"),
         ("task ls --status sleeping", "'sleeping'"),
         ("task show", "TYPE"),
         ("task touch memory_compression", "--user"),
         ("schedule add agent", "ID"),
         ("run show", "RUN"),
-        ("worker --concurrency lots", "'lots'"),
+        ("worker --concurrency lots", "'--concurrency'"),
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_where_help_is(rota: CallRota, arguments: str, words: str) -> None:
@@ -118,9 +125,7 @@ def test_the_unexpected_is_one_line_and_a_way_to_see_more(rota: CallRota, monkey
     said = rota("config", "show")
 
     assert said.code == 1
-    assert said.err == (
-        "error: Unexpected RuntimeError: the moon is full. Set ROTA_DEBUG=1 to see the traceback.\n"
-    )
+    assert said.err == ("error: Unexpected RuntimeError: the moon is full. Set ROTA_DEBUG=1 to see the traceback.\n")
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +166,9 @@ def test_a_broken_pipe_is_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ended = subprocess.run([*ROTA, "config", "show"], stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+        ended = subprocess.run(
+            [*ROTA, "config", "show"], stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60
+        )
     finally:
         os.close(writer)
 

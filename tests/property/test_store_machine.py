@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
 from itertools import count
+from typing import TypeVar, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
-from sqlalchemy import Engine, create_engine, delete, event
+from sqlalchemy import Engine, create_engine, delete, event, func, select
 
 from rota.clock import MINUTE, SECOND, Instant, Millis
 from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task, TaskStatus
@@ -24,6 +26,7 @@ from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.stores.base import Beat, ClaimRequest, Counts, RunQuery, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.stores.sql import SqlStore, tables
+from rota.stores.sql.codec import ENTRY_COLUMNS, decode_entry
 from rota.testing.clock import START, FakeClock
 from rota.testing.conformance.table import is_possible
 from rota.testing.conformance.world import policy
@@ -71,6 +74,14 @@ SETTLING = [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE
 ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE]
 
 
+_ALL_TASKS = select(*ENTRY_COLUMNS).order_by(tables.tasks.c.task_type, tables.tasks.c.key)
+_ALL_COUNTS = select(
+    tables.task_counts.c.task_type, *(func.sum(tables.task_counts.c[name]) for name in tables.COUNTERS)
+).group_by(tables.task_counts.c.task_type)
+
+T = TypeVar("T")
+
+
 def trigger_of(word: str, now: Instant) -> str | None:
     match word:
         case "minute":
@@ -109,22 +120,33 @@ class Side:
 
 
 class Pair:
-    """Memory and a SQL store side by side, on one event loop."""
+    """Memory and a SQL store side by side. The records are read beside the store, on a connection of our own."""
 
     def __init__(self, runner: asyncio.Runner, subject: SqlStore, engine: Engine) -> None:
         self.runner = runner
         self.subject = subject
         self._engine = engine
+        self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+        self._engine.dispose()
+
+    def tasks(self) -> list[Task]:
+        entries = map(decode_entry, self._connection.execute(_ALL_TASKS))
+        return [entry.task for entry in entries if entry.task is not None]
+
+    def counts(self) -> dict[str, Counts]:
+        return {row[0]: Counts(*map(int, row[1:])) for row in self._connection.execute(_ALL_COUNTS)}
 
     def reset(self) -> None:
         """Empty, but for the types and the lanes: a store remembers that it has written those."""
         for name in NAMES:
             self.runner.run(self.subject.override_type(name, {"enabled": None}))
         kept = {tables.task_types, tables.lanes, tables.sequences}
-        with self._engine.begin() as connection:
-            for table in tables.metadata.sorted_tables:
-                if table not in kept:
-                    connection.execute(delete(table))
+        for table in tables.metadata.sorted_tables:
+            if table not in kept:
+                self._connection.execute(delete(table))
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -139,24 +161,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.held: list[tuple[Identity, int]] = []
         self.rows = 0
         self.tasks: list[Task] = []
-        for side in self.sides:
-            self.run(side.store.put_types(TYPES))
+        at_once(self.sides[0].store.put_types(TYPES))
 
     @property
     def now(self) -> Instant:
         return self.clock.now()
 
-    def run(self, call: Awaitable[object]) -> object:
-        async def wait() -> object:
-            return await call
-
-        return self.pair.runner.run(wait())
-
-    def both(self, call: Callable[[Side], Awaitable[object]]) -> object:
+    def both(self, call: Callable[[Side], Coroutine[None, None, object]]) -> None:
         """Ask both sides; their answers must be equal."""
-        answers = [side.plain(self.run(call(side))) for side in self.sides]
-        assert answers[1] == answers[0]
-        return answers[0]
+        memory, sql = self.sides
+        expected = memory.plain(at_once(call(memory)))
+        assert sql.plain(self.pair.runner.run(call(sql))) == expected
 
     # --- verbs ---
 
@@ -247,16 +262,14 @@ class StoreMachine(RuleBasedStateMachine):
             lease_ms=LEASE,
             exclude=frozenset({Identity("slow", passed)}),
         )
-        answers: list[object] = []
-        for side in self.sides:
-            claimed = self.pair.runner.run(side.store.claim(request, now=self.now))
-            assert all(task.token > max(side.tokens, default=0) for task in claimed.tasks)
-            # A claim of several types takes its tokens in the order of the answer, but parks in between.
-            side.tokens += [task.token for task in claimed.tasks]
-            answers.append(side.plain(claimed))
-            held = [(task.identity, side.name(task.token)) for task in claimed.tasks]
-        assert answers[1] == answers[0]
-        self.held += held
+        memory, sql = self.sides
+        expected = at_once(memory.store.claim(request, now=self.now))
+        claimed = self.pair.runner.run(sql.store.claim(request, now=self.now))
+        for side, answer in ((memory, expected), (sql, claimed)):
+            assert all(task.token > max(side.tokens, default=0) for task in answer.tasks)
+            side.tokens += [task.token for task in answer.tasks]
+        assert sql.plain(claimed) == memory.plain(expected)
+        self.held += [(task.identity, memory.name(task.token)) for task in expected.tasks]
         self.claim_ids.append((instance, claim_id))
 
     @precondition(lambda self: self.held)
@@ -348,8 +361,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_is_well(self) -> None:
-        self.both(lambda side: side.store.find(TaskQuery(limit=1_000)))
-        self.tasks = self.pair.runner.run(self.sides[0].store.find(TaskQuery(limit=1_000))).items
+        memory, sql = self.sides
+        self.tasks = at_once(memory.store.find(TaskQuery(limit=1_000))).items
+        assert sql.plain(self.pair.tasks()) == memory.plain(self.tasks)
         self.counts_equal_a_scan()
         self.tokens_are_unique()
         self.situations_are_possible()
@@ -357,14 +371,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.no_serial_has_too_many_holders()
 
     def counts_equal_a_scan(self) -> None:
-        kept = self.pair.runner.run(self.pair.subject.counts())
-        model = self.pair.runner.run(self.sides[0].store.counts())
+        kept = self.pair.counts()
+        model = at_once(self.sides[0].store.counts())
         for name in NAMES:
             counts = kept.get(name, Counts())
             assert counts == model.get(name, Counts())
-            for status in TaskStatus:
-                there = sum(task.task_type == name and task.status is status for task in self.tasks)
-                assert getattr(counts, status) == there, (name, status)
+            there = Counter(task.status for task in self.tasks if task.task_type == name)
+            assert [getattr(counts, status) for status in TaskStatus] == [there[status] for status in TaskStatus]
 
     def tokens_are_unique(self) -> None:
         for side in self.sides:
@@ -393,8 +406,18 @@ class StoreMachine(RuleBasedStateMachine):
             assert len(running) <= permits
 
     def teardown(self) -> None:
+        self.both(lambda side: side.store.find(TaskQuery(limit=1_000)))
         self.both(lambda side: side.store.runs(RunQuery(limit=1_000)))
         self.both(lambda side: _seen_at(side.store))
+
+
+def at_once(call: Coroutine[None, None, T]) -> T:
+    """The answer of a call that waits for nobody, as every call of a MemoryStore with a `now` does."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return cast("T", done.value)
+    raise AssertionError("a call of the MemoryStore waits for somebody")
 
 
 def _is_about_to_run(task: Task, now: Instant) -> bool:
@@ -427,10 +450,10 @@ def pair(request: pytest.FixtureRequest) -> Generator[Pair]:
         runner.run(subject.open())
         runner.run(subject.put_types(TYPES))
         try:
-            yield Pair(runner, subject, engine)
+            yield (pair := Pair(runner, subject, engine))
+            pair.close()
         finally:
             runner.run(subject.close())
-            engine.dispose()
 
 
 # PostgreSQL differs from SQLite in its locks more than in its records, and takes longer for each step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ async def asynchronous(payload: str) -> None:
 
 async def test_plain_and_async_handlers_run_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "program_of_the_process_test.py").write_text(PROGRAM)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     program = importlib.import_module("program_of_the_process_test")
     async with program.app as app:
         await program.plain.schedule(str(tmp_path / "plain"))

@@ -19,7 +19,7 @@ from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
 from rota.stores.base import DEFAULT_PAGE, MAX_GROUP, MAX_PAGE, Store, TaskQuery
 
-__all__ = ["ls", "purge", "redrive"]
+__all__ = ["is_person", "ls", "purge", "redrive"]
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -123,7 +123,12 @@ async def _chosen(cli: Cli, store: Store, targets: Sequence[str], task_type: str
 
 
 def _confirmed(question: str) -> bool:
-    return not sys.stdin.isatty() or typer.confirm(question, err=True)
+    return not is_person() or typer.confirm(question, err=True)
+
+
+def is_person() -> bool:
+    """Whether somebody is there to be asked; a script has decided already."""
+    return sys.stdin.isatty()
 
 
 def _letters(count: int) -> str:

@@ -1,0 +1,149 @@
+"""`rota demo`: told once, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import CallRota
+
+from rota.cli.demo_story import Facts
+from rota.core.outcome import Answer
+
+ROTA = [sys.executable, "-m", "rota.cli"]
+
+
+def workers_of(marker: str) -> list[int]:
+    """The processes whose command line has this in it."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if marker in line and "demo_worker" in line:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.timeout(120)
+def test_the_story_happens(tmp_path: Path) -> None:
+    """One real run: it keeps its file, so that the facts can be checked against it."""
+    kept, scratch = tmp_path / "kept.db", tmp_path / "scratch"
+    scratch.mkdir()
+    told = subprocess.run(
+        [*ROTA, "demo", "--json", "--keep", str(kept)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        text=True,
+        timeout=110,
+    )
+
+    assert told.returncode == 0, told.stderr
+    summary = json.loads(told.stdout)
+    assert summary["ok"] is True
+    assert all(check["holds"] for check in summary["checks"])
+    assert (summary["touches"], summary["tasks"], summary["coalesced"]) == (96, 8, 88)
+    assert 0 < summary["recovered_in_seconds"] < 6
+    assert summary["dead_letters"] == 1
+    assert list(scratch.iterdir()) == [], "the demo must not leave files behind"
+    assert workers_of(str(kept)) == []
+    _the_kept_file_agrees(kept, summary["runs"])
+
+
+def _the_kept_file_agrees(kept: Path, runs: dict[str, int]) -> None:
+    store = ("--store", f"sqlite:///{kept}", "--json")
+    for status, count in runs.items():
+        listed = subprocess.run([*ROTA, "run", "ls", "--status", status, *store], capture_output=True, check=True)
+        assert len(json.loads(listed.stdout)["items"]) == count
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [*ROTA, "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        text=True,
+    )
+    assert process.stdout is not None
+    while "users chat" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert err == "error: Interrupted.\n"
+    assert list(tmp_path.iterdir()) == []
+    assert workers_of(str(tmp_path)) == []
+
+
+def test_workers_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*ROTA, "demo"], stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}, text=True
+    )
+    assert process.stdout is not None
+    while "users chat" not in process.stdout.readline():
+        assert process.poll() is None
+    assert len(workers_of(str(tmp_path))) == 2
+    process.kill()
+    process.communicate()
+
+    deadline = time.monotonic() + 10
+    while workers_of(str(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def facts(**changed: object) -> Facts:
+    true = {
+        "touches": 96, "created": 8, "coalesced": 88, "compressed": 8, "succeeded": 12, "errored": 3, "lost": 1,
+        "recovered_ms": 2_900, "late_completion": Answer.STALE, "cron_fires": 3, "dead_letters": 1, "dead_error": "500",
+    }  # fmt: skip
+    return Facts(**{**true, **changed})  # pyright: ignore[reportArgumentType] - the names are those of Facts
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"coalesced": 87},
+        {"created": 9, "coalesced": 87},
+        {"compressed": 7},
+        {"lost": 0},
+        {"recovered_ms": 0},
+        {"recovered_ms": 60_000},
+        {"late_completion": Answer.OK},
+        {"cron_fires": 1},
+        {"dead_letters": 0},
+    ],
+)
+def test_a_story_that_did_not_happen_is_found_out(changed: dict[str, object]) -> None:
+    assert all(check.holds for check in facts().checks())
+    assert [check.holds for check in facts(**changed).checks()].count(False) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--keep", "taken.db"), "exists already"),
+        (("--keep", "no/such/folder/x.db"), "does not exist"),
+        (("--store", "sqlite:///x.db"), "Leave --store out"),
+        (("--speed", "9"), "--speed"),
+    ],
+)
+def test_bad_input_is_2(rota: CallRota, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "taken.db").touch()
+
+    said = rota("demo", *arguments, "--json")
+
+    assert (said.code, said.out) == (2, "")
+    assert words in said.error["message"]

@@ -1,0 +1,137 @@
+"""`rota doctor`."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CallRota, claim, dead_letter, with_store
+
+from rota.cli import doctor
+from rota.stores.base import Beat, Store
+
+
+def checks(rota: CallRota, *arguments: str, code: int = 0) -> dict[str, Any]:
+    said = rota("doctor", "--json", *arguments)
+    assert said.code == code
+    assert said.json["ok"] == (code == 0)
+    return {check["check"]: check for check in said.json["checks"]}
+
+
+def test_a_store_in_good_order(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
+    rota("task", "ls")
+
+    found = checks(rota)
+
+    assert set(found) == {
+        *("python", "config", "sqlite", "store", "schema", "journal", "round trip", "clock", "instances", "work")
+    }
+    # The tests' own store does without fsync, and is told so.
+    assert {name for name, check in found.items() if check["status"] != "ok"} == {"journal"}
+    assert "synchronous=OFF" in found["journal"]["detail"]
+
+
+def test_a_new_place_is_not_touched(rota: CallRota, tmp_path: Path) -> None:
+    found = checks(rota)
+
+    assert "does not exist yet" in found["store"]["detail"]
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_in_words(rota: CallRota) -> None:
+    rota("task", "ls")
+
+    said = rota("doctor")
+
+    assert said.out.splitlines()[0].split() == ["CHECK", "STATUS", "DETAIL"]
+    assert said.out.endswith("All is well.\n")
+
+
+def test_an_old_sqlite_is_warned_of(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
+
+    found = checks(rota)["sqlite"]
+
+    assert found["status"] == "warning"
+    assert "WAL-reset bug" in found["detail"]
+    assert "3.51.3" in found["advice"]
+
+
+def test_a_missing_server_is_wrong(rota: CallRota) -> None:
+    found = checks(rota, "--store", "postgresql://127.0.0.1:1/x", code=1)["store"]
+
+    assert found["status"] == "error"
+    assert found["advice"]
+    assert rota("doctor", "--store", "postgresql://127.0.0.1:1/x").out.endswith("Something is wrong; see above.\n")
+
+
+def test_a_broken_configuration_is_wrong(rota: CallRota, tmp_path: Path) -> None:
+    (tmp_path / "rota.yaml").write_text("lease: forever")
+
+    assert "forever" in checks(rota, code=1)["config"]["detail"]
+
+
+def test_a_folder_that_is_not_there_is_wrong(rota: CallRota, tmp_path: Path) -> None:
+    found = checks(rota, "--store", f"sqlite:///{tmp_path}/no/rota.db", code=1)["store"]
+
+    assert "mkdir -p" in found["advice"]
+
+
+def test_a_file_that_is_no_database_is_wrong(rota: CallRota, tmp_path: Path) -> None:
+    (tmp_path / "rota.db").write_text("a letter to grandmother " * 100)
+
+    assert checks(rota, code=1)["store"]["status"] == "error"
+
+
+def test_a_newer_schema_is_wrong(rota: CallRota, tmp_path: Path) -> None:
+    rota("task", "ls")
+    with sqlite3.connect(tmp_path / "rota.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+
+    assert checks(rota, code=1)["schema"]["status"] == "error"
+
+
+def test_work_that_nobody_does(rota: CallRota) -> None:
+    with_store(claim("slow"))
+    rota("schedule", "add", "slow", "x", "--every", "1h")
+
+    found = checks(rota)["work"]
+
+    assert (found["status"], found["detail"]) == ("warning", "1 pending, 1 running, 0 dead letters")
+
+
+def test_dead_letters_and_silent_instances(rota: CallRota) -> None:
+    dead_letter()
+
+    async def beat(store: Store) -> None:
+        await store.tick(Beat(instance="gone", lease_ms=3_000), now=await store.now() - 60_000)
+
+    with_store(beat)
+    found = checks(rota)
+
+    assert found["instances"]["detail"] == "0 alive, 1 silent (the last since 1m ago)"
+    assert "1 dead letters" in found["work"]["detail"]
+
+
+def test_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch, rota: CallRota) -> None:
+    rota("task", "ls")
+
+    class Slow(doctor.SystemClock):
+        """A host that lives a minute ago."""
+
+        def now(self) -> int:
+            return super().now() - 60_000
+
+    real = doctor.open_store
+    monkeypatch.setattr(doctor, "open_store", lambda url, clock: real(url))
+    monkeypatch.setattr(doctor, "SystemClock", Slow)
+
+    found = checks(rota)["clock"]
+
+    assert found["status"] == "warning"
+    assert "1m" in found["detail"]
+    assert "behind the store" in found["detail"]

@@ -1,0 +1,147 @@
+"""`rota worker` and `rota up`, as processes: they serve, and stop when told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command_line import CallRota
+
+PROJECT = """
+from rota import Rota
+
+app = Rota()
+fixed = Rota("sqlite:///elsewhere.db", max_concurrent=2)
+number = 5
+
+@app.on_activity(after="0s")
+async def hello(user_id: str) -> str:
+    return f"hello {user_id}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path) -> None:
+    (tmp_path / "project.py").write_text(PROJECT)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needy.py").write_text("import no_such_library")
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def alive(rota: CallRota) -> bool:
+    checks = {check["check"]: check for check in rota("doctor", "--json").json["checks"]}
+    return "instances" in checks and checks["instances"]["detail"].startswith("1 alive")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.Signals) -> None:
+    with serving("worker", "--app", "project:app", "--concurrency", "3") as process:
+        until(lambda: alive(rota))
+        rota("task", "touch", "hello", "--user", "ada")
+        until(lambda: bool(rota("run", "ls", "--json").json["items"]))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+
+    assert process.returncode == 0
+    assert out == ""
+    assert "3 tasks at once" in err
+    assert "Stopped." in err
+    assert rota("run", "ls", "--json").json["items"][0]["result"] == "hello ada"
+
+
+def test_up_without_an_app_does_the_upkeep(rota: CallRota) -> None:
+    with serving("up", "--json") as process:
+        until(lambda: alive(rota))
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+
+    assert (process.returncode, out) == (0, "")
+    assert any(json.loads(line)["event"] == "worker started" for line in err.splitlines())
+
+
+def test_up_says_that_it_runs_nothing() -> None:
+    with serving("up") as process:
+        assert process.stderr is not None
+        assert "runs no tasks" in process.stderr.readline()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--app MODULE:ATTRIBUTE"),
+        (("--app", "nowhere:app"), "no module 'nowhere'"),
+        (("--app", "nowhere.deep:app"), "no module 'nowhere'"),
+        (("--app", "project:number"), "is a int, not a Rota"),
+        (("--app", "project:ap"), "Did you mean 'app'?"),
+        (("--app", "json:app"), "app = Rota()"),
+        (("--app", "broken"), "ZeroDivisionError"),
+        (("--app", "needy"), "needs 'no_such_library'"),
+        (("--app", "../project:app"), "names no app"),
+        (("--app", "project:a b"), "names no app"),
+        (("--app", "project:app", "--concurrency", "0"), "max_concurrent"),
+        (("--app", "project:fixed", "--store", "sqlite:///here.db"), "--store sqlite:///here.db has no effect"),
+        (("--app", "project:fixed", "--concurrency", "7"), "--concurrency 7 has no effect"),
+    ],
+)
+def test_bad_input_is_2(arguments: tuple[str, ...], words: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "ROTA_STORE"}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "rota.cli", "worker", "--json", *arguments],
+        capture_output=True,
+        check=False,
+        env=environ,
+        text=True,
+        timeout=60,
+    )
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert words in json.loads(ended.stderr)["error"]["message"]
+
+
+def test_a_worker_that_may_not_work(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SCHEDULER__ENABLED", "false")
+
+    said = rota("up")
+
+    assert said.code == 2
+    assert "scheduler.enabled is false (environment ROTA_SCHEDULER__ENABLED)" in said.err
+
+
+def test_a_missing_server_is_3() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "rota.cli", "up", "--store", "postgresql://127.0.0.1:1/x"],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+
+    assert ended.returncode == 3
+    assert "Traceback" not in ended.stderr
