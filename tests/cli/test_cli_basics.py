@@ -24,7 +24,7 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
         assert f" {word} " in said.out
     for line in (
         "0  done",
-        "1  something unexpected",
+        "1  something",
         "2  bad input",
         "3  the store",
         "4  refused",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,12 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from command_line import CallRota
+from rich.console import Console
 
 from rota.cli.demo_story import Facts
+from rota.cli.demo_view import Picture, Snapshot
 from rota.core.outcome import Answer
+from rota.core.task import RunRecord, RunStatus
+from rota.stores.base import Beat, Counts, Instance
 
 ROTA = [sys.executable, "-m", "rota.cli"]
 
@@ -36,7 +42,7 @@ def workers_of(marker: str) -> list[int]:
 @pytest.mark.timeout(120)
 def test_the_story_happens(tmp_path: Path) -> None:
     """One real run: it keeps its file, so that the facts can be checked against it."""
-    kept, scratch = tmp_path / "kept.db", tmp_path / "scratch"
+    kept, scratch = tmp_path / "kept 100%.db", tmp_path / "scratch"
     scratch.mkdir()
     told = subprocess.run(
         [*ROTA, "demo", "--json", "--keep", str(kept)],
@@ -51,16 +57,17 @@ def test_the_story_happens(tmp_path: Path) -> None:
     summary = json.loads(told.stdout)
     assert summary["ok"] is True
     assert all(check["holds"] for check in summary["checks"])
-    assert (summary["touches"], summary["tasks"], summary["coalesced"]) == (96, 8, 88)
+    assert summary["tasks"] == 8
+    assert summary["touches"] == 8 + summary["coalesced"] > 8
     assert 0 < summary["recovered_in_seconds"] < 6
     assert summary["dead_letters"] == 1
     assert list(scratch.iterdir()) == [], "the demo must not leave files behind"
-    assert workers_of(str(kept)) == []
+    assert workers_of(quote(str(kept))) == []
     _the_kept_file_agrees(kept, summary["runs"])
 
 
 def _the_kept_file_agrees(kept: Path, runs: dict[str, int]) -> None:
-    store = ("--store", f"sqlite:///{kept}", "--json")
+    store = ("--store", f"sqlite:///{quote(str(kept))}", "--json")
     for status, count in runs.items():
         listed = subprocess.run([*ROTA, "run", "ls", "--status", status, *store], capture_output=True, check=True)
         assert len(json.loads(listed.stdout)["items"]) == count
@@ -147,3 +154,23 @@ def test_bad_input_is_2(rota: CallRota, tmp_path: Path, arguments: tuple[str, ..
 
     assert (said.code, said.out) == (2, "")
     assert words in said.error["message"]
+
+
+def test_the_picture_shows_the_moment_and_the_store() -> None:
+    picture = Picture()
+    picture.say("kill -9 4711.")
+    picture.show(
+        Snapshot(
+            counts={"memory_compression": Counts(pending=3, coalesced_total=88)},
+            instances=[Instance(beat=Beat(instance="i", pid=4711), seen_at=0)],
+            runs=[RunRecord(task_type="export", key="[red]u1", status=RunStatus.LOST, started_at=0)],
+            now=60_000,
+        )
+    )
+
+    paper = io.StringIO()
+    Console(file=paper, width=120).print(picture.picture())
+    said = paper.getvalue()
+
+    for words in ("kill -9 4711.", "memory_compression", "88", "silent", "[red]u1", "lost"):
+        assert words in said

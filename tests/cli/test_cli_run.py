@@ -42,9 +42,10 @@ def test_as_a_table(rota: CallRota) -> None:
         (("ls", "--key", "a"), "needs --type"),
         (("ls", "--type", "nothing"), "'nothing'"),
         (("ls", "--limit", "-1"), "1 to 1,000"),
-        (("ls", "--cursor", "rubbish"), "cursor"),
-        (("show", "nothing"), "There is no run 'nothing'"),
-        (("show", "99999999999999999999999"), "There is no run"),
+        (("ls", "--cursor", "rubbish"), "'rubbish'"),
+        (("show", "nothing"), "rota run ls"),
+        (("show", "99999999999999999999999"), "rota run ls"),
+        (("show", "999"), "There is no run '999'"),
     ],
 )
 def test_bad_input_is_2(rota: CallRota, arguments: tuple[str, ...], words: str) -> None:

@@ -159,7 +159,7 @@ def test_a_task_without_a_trigger_is_no_schedule(rota: CallRota) -> None:
     assert "is a task without a schedule" in said.err
 
 
-# --- explain -----------------------------------------------------------------------------------------------------------
+# --- explain ------------------------------------------------------------------------------------------------------
 
 
 def test_explain_over_a_change_of_the_clocks(rota: CallRota) -> None:

@@ -71,3 +71,11 @@ def test_where_there_is_nothing_yet(rota: CallRota, monkeypatch: pytest.MonkeyPa
     assert rota("type", "ls", "--json").json == {"items": [], "cursor": None}
     assert "scheduler.tasks" in rota("type", "ls").err
     assert "None is registered yet" in rota("type", "show", "x").err
+
+
+def test_enabling_makes_the_series_of_a_type_on_a_schedule(rota: CallRota) -> None:
+    rota("type", "disable", "nightly")
+
+    assert rota("task", "ls", "--type", "nightly", "--json").json["items"] == []
+    rota("type", "enable", "nightly")
+    assert rota("task", "show", "nightly", "--json").json["status"] == "pending"

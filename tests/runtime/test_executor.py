@@ -199,13 +199,14 @@ async def test_a_handler_that_ignores_cancellation_is_given_up_on(stage: Stage, 
     await stage.add(stubborn if how == "swallows" else shielding, timeout_ms=50)
     executor = stage.executor(grace=0.05)
     executor.start(await claimed(stage), stage.clock.monotonic())
-    await executor.drain()
-    task = await stage.task("u1")
-    assert (task.status.value, task.reason) == ("failed", "timeout")
-    assert not executor.running
-    assert executor.excluded == {task.identity}
-    assert executor.abandoned_total == 1
-    released.set()
+    try:
+        await until(lambda: not executor.running)
+        task = await stage.task("u1")
+        assert (task.status.value, task.reason) == ("failed", "timeout")
+        assert executor.excluded == {task.identity}
+        assert executor.abandoned_total == 1
+    finally:
+        released.set()
     await until(lambda: not executor.abandoned)
     assert (await stage.task("u1")).result is None
 

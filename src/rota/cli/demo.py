@@ -8,9 +8,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -37,7 +38,7 @@ async def demo(cli: Cli, keep: KeepOption = None) -> None:
     started = clock.monotonic()
     with tempfile.TemporaryDirectory(prefix="rota-demo-") as folder, _sigterm_is_an_interrupt():
         file = Path(folder) / "demo.db" if keep is None else keep.absolute()
-        facts = await _tell(_view(cli), f"sqlite:///{file}", Path(folder))
+        facts = await _tell(_view(cli), f"sqlite:///{quote(str(file))}", Path(folder))
     _sum_up(cli, facts, keep, clock.monotonic() - started)
 
 
@@ -66,13 +67,15 @@ def _sigterm_is_an_interrupt() -> Generator[None]:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    with suppress(NotImplementedError):  # not every platform's loop can hand signals on
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         yield
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def _tell(view: View, url: str, folder: Path) -> Facts:
@@ -141,7 +144,7 @@ def _lines(facts: Facts, keep: Path | None, seconds: float) -> Iterator[str]:
     yield ""
     yield f"What the store says after {seconds:.0f} s:"
     yield f"  {facts.touches} activities of users became {facts.created} tasks ({facts.ratio:.0%} coalesced)"
-    yield f"  {facts.succeeded} runs succeeded, {facts.errored} failed, {facts.lost} was lost with its worker"
+    yield f"  {facts.succeeded} runs succeeded, {facts.errored} failed, {facts.lost} lost with the killed worker"
     yield f"  the lost task was running again {facts.recovered_ms / SECOND:.1f} s after the kill"
     yield f"  the cron job fired {facts.cron_fires} times"
     yield f"  {facts.dead_letters} dead letter: {facts.dead_error}"
@@ -152,6 +155,7 @@ def _lines(facts: Facts, keep: Path | None, seconds: float) -> Iterator[str]:
         yield "  rota schedule explain '0 9 * * 1-5' --tz Asia/Shanghai"
         yield "  rota doctor"
     else:
-        yield f"  rota run ls --store sqlite:///{keep}"
-        yield f"  rota dlq ls --store sqlite:///{keep}"
-        yield f"  rota type ls --store sqlite:///{keep}"
+        url = f"sqlite:///{quote(str(keep))}"
+        yield f"  rota run ls --store {url}"
+        yield f"  rota dlq ls --store {url}"
+        yield f"  rota type ls --store {url}"

@@ -32,7 +32,7 @@ def build(url: str) -> Rota:
         Config(store_url=url, database_url=url, lease_ms=LEASE_MS, sweep_ms=SWEEP_MS, max_concurrent=8),
     )
 
-    @app.on_activity(name=Demo.MEMORY, after="3500ms", timeout="30s", description="compress what a user has said")
+    @app.on_activity(name=Demo.MEMORY, after="4s", timeout="30s", description="compress what a user has said")
     async def memory_compression(user_id: str) -> str:
         await asyncio.sleep(0.2)
         return f"compressed the memory of {user_id}"

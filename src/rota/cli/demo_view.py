@@ -90,20 +90,21 @@ class Picture:
         self._started = time.monotonic()
         self._sentences: deque[tuple[float, str]] = deque(maxlen=6)
         self._snapshot = Snapshot()
-        self._live: Live = Live(self._picture(), refresh_per_second=8)
+        self._live: Live = Live(self.picture(), refresh_per_second=8)
 
     def watching(self) -> AbstractContextManager[object]:
         return self._live
 
     def say(self, sentence: str) -> None:
         self._sentences.append((time.monotonic() - self._started, printable(sentence)))
-        self._live.update(self._picture())
+        self._live.update(self.picture())
 
     def show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._live.update(self._picture())
+        self._live.update(self.picture())
 
-    def _picture(self) -> RenderableType:
+    def picture(self) -> RenderableType:
+        """What the terminal shows."""
         from rich.columns import Columns
         from rich.console import Group
         from rich.panel import Panel

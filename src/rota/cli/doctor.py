@@ -115,9 +115,8 @@ async def _store(url: str) -> AsyncIterator[Finding]:
 def _unusable(url: str, error: RotaError) -> Finding:
     if isinstance(error, SchemaMismatch):
         return Finding("schema", "error", str(error), "Upgrade Rota, or use another store.")
-    return Finding(
-        "store", "error", " ".join(str(error).split()), "Start the server, or correct `store` (--store URL)."
-    )
+    detail = " ".join(str(error).split())
+    return Finding("store", "error", detail, "Start the server, or correct `store` (--store URL).")
 
 
 def _absent(file: Path) -> Finding:

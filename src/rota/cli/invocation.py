@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from urllib.parse import unquote
 
 import typer
 
@@ -99,7 +100,7 @@ def sqlite_file(url: str) -> Path | None:
     """The file that an SQLite URL names; None for every other store."""
     if scheme_of(url) != "sqlite":
         return None
-    name = url.partition("://")[2].partition("?")[0].removeprefix("/")
+    name = unquote(url.partition("://")[2].partition("?")[0].removeprefix("/"))
     return None if name in ("", ":memory:") else Path(name)
 
 

@@ -7,11 +7,11 @@ from enum import Enum
 
 import msgspec
 
-from rota.clock import format_duration, isoformat
+from rota.clock import format_duration
 from rota.core.task_type import TaskType, TriggerMode, setting_name
-from rota.stores.base import Counts, Instance, TypeRecord
+from rota.stores.base import Counts, TypeRecord
 
-__all__ = ["instance_shape", "type_shape"]
+__all__ = ["type_shape"]
 
 
 def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, object]:
@@ -24,20 +24,6 @@ def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, 
         "trigger": _words(record.task_type),
         "settings": _settings(record.task_type),
         "counts": msgspec.to_builtins(counts),
-    }
-
-
-def instance_shape(instance: Instance) -> dict[str, object]:
-    """An instance: its last sign of life, and when it was."""
-    beat = instance.beat
-    return {
-        "instance": beat.instance,
-        "host": beat.host,
-        "pid": beat.pid,
-        "started_at": isoformat(beat.started_at),
-        "seen_at": isoformat(instance.seen_at),
-        "types": list(beat.types),
-        "running": beat.running,
     }
 
 

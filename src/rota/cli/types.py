@@ -56,6 +56,8 @@ async def show(cli: Cli, name: NameArgument) -> None:
 
 async def enable(cli: Cli, name: NameArgument) -> None:
     """Take back `disable`: the configuration decides again."""
+    from rota.runtime import declare
+
     async with cli.store() as store:
         record = await known_type(cli, store, name, register=True)
         if not record.task_type.enabled:
@@ -64,6 +66,8 @@ async def enable(cli: Cli, name: NameArgument) -> None:
                 " Set it to true and restart the workers."
             )
         await store.override_type(name, {"enabled": None})
+        # The series of a type that was off from its first day is made now.
+        await declare(store, [record.task_type])
         shape = await _look(cli, store, name)
     cli.output.one(shape, f"{name} is on.")
 

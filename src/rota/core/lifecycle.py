@@ -58,7 +58,7 @@ from rota.core.task import (
     Want,
     policy_of,
 )
-from rota.core.task_type import TaskType
+from rota.core.task_type import TaskType, TriggerMode
 from rota.triggers import AnyTrigger, Once, Policy, Span, decode_trigger
 from rota.triggers import series as fires
 
@@ -186,6 +186,7 @@ def schedule(entry: Entry, new: NewTask, task_type: TaskType, now: Instant) -> S
         permits=new.permits,
         cost=new.cost,
         trigger=new.trigger,
+        trigger_mode=_mode(new.trigger, task_type),
         policy=new.policy,
         version=1 if entry.task is None else entry.task.version + 1,
         next_fire=next_fire,
@@ -233,7 +234,7 @@ def update(entry: Entry, change: Change, now: Instant) -> Step:
         if change.scheduled_at is not UNSET and task.status is not _RUNNING:
             changed = replace(changed, scheduled_at=change.scheduled_at)
         return Step(Answer.OK, changed, entry.past)
-    changed = replace(changed, trigger=change.trigger)
+    changed = replace(changed, trigger=change.trigger, trigger_mode=decode_trigger(change.trigger).kind)
     if task.status is _RUNNING:
         # The run's end reads this mark: the trigger that is written now starts then.
         marked = replace(changed, next_fire=None, claimed_version=_REPLACED)
@@ -741,7 +742,7 @@ def _range(task: Task, span: Span | None, status: RunStatus, reason: str, now: I
             user_id=task.user_id,
             status=status,
             reason=reason,
-            trigger_mode=_mode(task),
+            trigger_mode="manual" if task.manual else task.trigger_mode,
             started_at=now,
             fire_at=span.first_at,
             last_fire_at=span.last_at,
@@ -757,7 +758,7 @@ def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -
         key=task.key,
         user_id=task.user_id,
         status=_RUN_STATUS[settled.event],
-        trigger_mode=_mode(task),
+        trigger_mode="manual" if task.manual else task.trigger_mode,
         fire_at=None if task.manual else task.fire_at,
         started_at=started_at,
         duration_ms=settled.duration_ms,
@@ -770,10 +771,8 @@ def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -
     )
 
 
-def _mode(task: Task) -> str:
-    """What made the run due, in the words of TriggerMode; "manual" if a person did."""
-    if task.manual:
-        return "manual"
-    if task.trigger is not None:
-        return decode_trigger(task.trigger).kind
-    return "user_activity" if task.first_activity_at is not None else "once"
+def _mode(trigger: str | None, task_type: TaskType) -> str:
+    """What makes a task due: its own trigger's kind, or the mode of its type, which also names a periodic one."""
+    if trigger is None or task_type.trigger_mode is TriggerMode.PERIODIC:
+        return task_type.trigger_mode.value
+    return decode_trigger(trigger).kind

@@ -133,6 +133,7 @@ class Task(msgspec.Struct, frozen=True):
     parked: bool = False
 
     trigger: str | None = None
+    trigger_mode: str = "user_activity"
     policy: str | None = None
     version: int = 1
     fire_at: Instant | None = None

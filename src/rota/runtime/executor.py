@@ -138,6 +138,9 @@ class Executor:
         """Until every run is settled or given up on. Bounded by whoever stops them."""
         while jobs := [running.job for running in self.running if running.job is not None]:
             await asyncio.wait(jobs)
+            # A task that is cancelled before its first step never runs, and so never closes its own run.
+            for running in [left for left in self.running if left.job is not None and left.job.done()]:
+                self._close(running, Event.RELEASE, landed=False)
 
     def close(self) -> None:
         """Let the idle threads go."""

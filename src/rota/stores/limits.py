@@ -5,11 +5,14 @@ Everything is checked before the first write, so that one bad item fails alone a
 
 from __future__ import annotations
 
+import msgspec
+
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement
-from rota.errors import InvalidInput, LimitExceeded
+from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, policy_of
+from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
 from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES
+from rota.triggers import decode_trigger
 
 __all__ = [
     "check_activity",
@@ -39,6 +42,7 @@ def check_identity(identity: Identity) -> None:
 def check_new(new: NewTask) -> None:
     check_identity(new.identity)
     _check_payload(new.payload)
+    _check_series(new.trigger, new.policy)
     for name, text in (("serial", new.serial), ("owner", new.owner), ("user_id", new.user_id)):
         _check_short(name, text)
     for name, text in (("device_id", new.device_id), ("agent_id", new.agent_id)):
@@ -54,6 +58,10 @@ def check_change(change: Change) -> None:
     check_identity(change.identity)
     if isinstance(change.payload, str):
         _check_payload(change.payload)
+    _check_series(
+        change.trigger if isinstance(change.trigger, str) else None,
+        change.policy if isinstance(change.policy, str) else None,
+    )
     if isinstance(change.priority, int):
         _check_priority(change.priority)
 
@@ -101,6 +109,15 @@ def size_of(item: NewTask | Activity | Change | Settlement | tuple[Event, Identi
     if isinstance(item, Settlement):
         return 200 + len(item.error or "") + len(item.result or "")
     return 200
+
+
+def _check_series(trigger: str | None, policy: str | None) -> None:
+    if trigger is not None:
+        decode_trigger(trigger)
+    try:
+        policy_of(policy)
+    except msgspec.DecodeError as error:
+        raise InvalidTrigger(f"The policy {str(policy)[:100]!r} of a series cannot be read: {error}.") from None
 
 
 def _check_payload(payload: str | None) -> None:

@@ -39,7 +39,8 @@ class MemoryStore(TransactionalStore):
         self._data = MemoryTransaction(clock or SystemClock())
 
     async def open(self) -> None:
-        self._poked.clear()
+        # A new one: an event belongs to the loop that first waited for it.
+        self._poked = asyncio.Event()
 
     async def close(self) -> None:
         await self._drain()

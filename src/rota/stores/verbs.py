@@ -495,10 +495,11 @@ _Item = TypeVar("_Item", Change, Renewal, Settlement)
 
 
 def _each(work: Work, items: Sequence[_Item], step_of: Callable[[Entry, _Item], Step]) -> list[Reply]:
-    work.load(item.identity for item in items)
+    identities = [item.identity for item in items]
+    work.load(identities)
     replies: list[Reply] = []
-    for item in items:
-        step = step_of(work.entry(item.identity), item)
-        work.apply(step, item.identity)
+    for identity, item in zip(identities, items, strict=True):
+        step = step_of(work.entry(identity), item)
+        work.apply(step, identity)
         replies.append(Reply(step.answer, step.task))
     return replies

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, literal_column, select, tuple_
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from rota.clock import Clock, Millis
@@ -56,7 +56,8 @@ class SqlStore(TransactionalStore):
         if self._writers is not None:
             return
         self._backend.check()
-        self._poked.clear()
+        # A new one: an event belongs to the loop that first waited for it.
+        self._poked = asyncio.Event()
         self._writers = ThreadPoolExecutor(self._backend.writers, thread_name_prefix="rota-store")
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-store-read")
         try:
@@ -217,9 +218,10 @@ class SqlStore(TransactionalStore):
             if value is not None:
                 conditions.append(column == value)
         if query.status is not None:
-            conditions.append(c.status == query.status.value)
+            # A literal: a partial index is only taken when its condition can be read in the statement.
+            conditions.append(c.status == literal_column(f"'{query.status.value}'"))
         if query.cursor is not None:
-            conditions.append(tuple_(c.task_type, c.key) > tuple_(*_split(query.cursor)))
+            conditions.append(_comes_after(query))
         statement = select(*ENTRY_COLUMNS).where(and_(*conditions)).order_by(c.task_type, c.key).limit(query.limit + 1)
         rows = await self._read(lambda connection: connection.execute(statement).all())
         found = [task for row in rows if (task := decode_entry(row).task) is not None]
@@ -233,7 +235,7 @@ class SqlStore(TransactionalStore):
             if value is not None:
                 conditions.append(column == value)
         if query.status is not None:
-            conditions.append(c.status == query.status.value)
+            conditions.append(c.status == literal_column(f"'{query.status.value}'"))
         if query.run_id is not None:
             conditions.append(c.id == _number(query.run_id))
         if query.cursor is not None:
@@ -255,6 +257,15 @@ class SqlStore(TransactionalStore):
     def engine(self) -> Engine:
         """For those who put their own rows beside Rota's: migrations, the outbox, tests."""
         return self._backend.engine
+
+
+def _comes_after(query: TaskQuery) -> ColumnElement[bool]:
+    c = tables.tasks.c
+    task_type, key = _split(query.cursor or "")
+    if query.task_type == task_type:
+        # Within one type the key alone decides, and the index can start right there.
+        return c.key > key
+    return tuple_(c.task_type, c.key) > tuple_(task_type, key)
 
 
 def _split(cursor: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
     Executable,
@@ -407,7 +408,7 @@ def _claimed_statement(dialect: type[Dialect]) -> Executable:
 
 @cache
 def _parked_statement(dialect: type[Dialect]) -> Executable:
-    order = _c.scheduled_at - _c.priority * bindparam("aging")
+    order = _c.scheduled_at - _c.priority * bindparam("aging", type_=BigInteger)
     query = _ENTRY.where(_OF_SERIAL, _IS_PARKED).order_by(order, _c.scheduled_at, _c.key).limit(bindparam("limit"))
     return dialect.locked(query)
 

@@ -10,6 +10,7 @@ down_revision = None
 
 
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+SET_ASIDE = "status = 'failed' OR status = 'paused' OR status = 'cancelled'"
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -72,6 +73,7 @@ def upgrade() -> None:
         sa.Column("cost", sa.Integer(), server_default="1", nullable=False),
         sa.Column("parked", sa.SmallInteger(), server_default="0", nullable=False),
         sa.Column("trigger", sa.Text(), nullable=True),
+        sa.Column("trigger_mode", sa.Text(), server_default="user_activity", nullable=False),
         sa.Column("policy", sa.Text(), nullable=True),
         sa.Column("version", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("fire_at", sa.BigInteger(), nullable=True),
@@ -165,8 +167,8 @@ def upgrade() -> None:
             "ix_tasks_set_aside",
             ["status", "task_type", "key"],
             unique=False,
-            sqlite_where=sa.text("status IN ('failed', 'paused', 'cancelled')"),
-            postgresql_where=sa.text("status IN ('failed', 'paused', 'cancelled')"),
+            sqlite_where=sa.text(SET_ASIDE),
+            postgresql_where=sa.text(SET_ASIDE),
         )
         batch_op.create_index(
             "ix_tasks_user",
