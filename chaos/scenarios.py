@@ -146,7 +146,7 @@ async def _check_lost_runs(store: Store, keys: list[str]) -> None:
     for key in keys:
         runs = (await store.runs(RunQuery(task_type="hold", key=key))).items
         if [run.status for run in reversed(runs)] != [RunStatus.LOST, RunStatus.SUCCESS]:
-            raise Broken(f"{key} left the runs {[run.status.value for run in runs]}; one lost and one success were due.")
+            raise Broken(f"{key} left the runs {[run.status.value for run in runs]}; a lost and a success were due.")
 
 
 def _recoveries(log: Path, keys: list[str], killed_at: dict[int, float]) -> list[float]:
@@ -201,5 +201,3 @@ async def _until(condition: Callable[[], object], seconds: float, processes: Wor
         if time.monotonic() > deadline:
             raise Broken(f"Not within {seconds:g} s. The workers said:\n{processes.said()}")
         await asyncio.sleep(0.05)
-
-

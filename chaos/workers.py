@@ -33,7 +33,9 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -42,17 +44,23 @@ class Workers:
     def start(self, *, concurrency: int) -> subprocess.Popen[bytes]:
         """One more worker. What it says goes to a file of its own."""
         output = (self._folder / f"worker-{len(self._processes)}.log").open("wb")
-        command = [sys.executable, "-m", "rota.cli", "worker", "--app", "chaos.app:app", "--concurrency", str(concurrency)]
+        worker = ["worker", "--app", "chaos.app:app", "--concurrency", str(concurrency)]
         with output:
             process = subprocess.Popen(
-                command, env=self._environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [sys.executable, "-m", "rota.cli", *worker],
+                env=self._environment,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
         self._processes.append(process)
         return process
 
     def said(self) -> str:
         """Everything that the workers have printed, for a failure's message."""
-        return "\n".join(path.read_text(errors="replace")[-2_000:] for path in sorted(self._folder.glob("worker-*.log")))
+        logs = sorted(self._folder.glob("worker-*.log"))
+        return "\n".join(log.read_text(errors="replace")[-2_000:] for log in logs)
 
     @staticmethod
     def kill(process: subprocess.Popen[bytes]) -> None:

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rota.config import Config
 from rota.core.lifecycle import TABLE, Special
 from rota.core.task import TaskStatus
+from rota.core.task_type import TaskType
 
-PAGE = Path(__file__).parent / "lifecycle.md"
+HERE = Path(__file__).parent
 
 STATES = ("absent", *(status.value for status in TaskStatus))
 
@@ -37,8 +40,8 @@ The run's own record keeps how the run really ended, in every case.
 """
 
 
-def page() -> str:
-    """The whole page."""
+def lifecycle() -> str:
+    """The table, the picture, and the questions."""
     return "\n".join([OPENING, _table(), "", _diagram(), "", LEAVING])
 
 
@@ -75,5 +78,70 @@ def _state(name: str) -> TaskStatus | Special:
     return Special.ABSENT if name == "absent" else TaskStatus(name)
 
 
+CONFIGURATION = """# Configuration
+
+*The tables are written by `make docs` from the one table of defaults in `src/rota/core/task_type.py` and
+`src/rota/config/model.py`.*
+
+Settings come from, in rising order: the defaults, a YAML file (`--config`, `ROTA_CONFIG`, or `rota.yaml` in the working
+directory), the environment, flags. `rota config show` prints every value with its source, passwords hidden. Unknown
+names and impossible values are refused at start, all of them together, each with its path and a suggestion.
+
+```yaml
+store: ${DATABASE_URL:sqlite:///rota.db}     # ${VARIABLE:default}
+timezone: Europe/Berlin
+
+scheduler:
+  executor:
+    max_concurrent: 50
+  tasks:
+    memory_compression:
+      trigger_mode: user_activity
+      interval: 30m                          # seconds as a number, or a duration
+      cooldown: defer
+      retry: {base: 10s, factor: 2, max: 1h}
+    data_cleanup:
+      trigger_mode: cron
+      cron: "0 3 * * *"
+      timezone: Asia/Shanghai
+```
+
+In the environment a path is written in capitals with two underscores between its parts:
+`ROTA_STORE`, `ROTA_SCHEDULER__EXECUTOR__MAX_CONCURRENT=50`, `ROTA_SCHEDULER__TASKS__MEMORY_COMPRESSION__INTERVAL=10m`.
+"""
+
+
+def configuration() -> str:
+    """Every setting with its default."""
+    sample = Config(tasks={"<name>": TaskType(name="<name>")})
+    rows = [(row.path, row.value) for row in sample.rows()]
+    process = [row for row in rows if "<name>" not in row[0]]
+    per_type = [(path.removeprefix("scheduler.tasks.<name>."), value) for path, value in rows if "<name>" in path]
+    return "\n".join(
+        [
+            CONFIGURATION,
+            "## The process",
+            "",
+            *_defaults(process),
+            "",
+            "## A task type (`scheduler.tasks.<name>.*`)",
+            "",
+            *_defaults(per_type),
+            "",
+        ]
+    )
+
+
+def _defaults(rows: list[tuple[str, str]]) -> list[str]:
+    return ["| setting | default |", "|---|---|", *(f"| `{path}` | {value or '-'} |" for path, value in rows)]
+
+
+PAGES: Mapping[Path, Callable[[], str]] = {
+    HERE / "lifecycle.md": lifecycle,
+    HERE / "configuration.md": configuration,
+}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for page, written in PAGES.items():
+        page.write_text(written())

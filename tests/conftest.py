@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.testing.clock import FakeClock
+from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
 
 
@@ -54,3 +55,53 @@ def postgres_url(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> G
 def sqlite_url(tmp_path: Path) -> str:
     """A file of its own. Nothing here survives a power cut, and nothing needs to."""
     return f"sqlite:///{tmp_path}/rota.db?synchronous=OFF"
+
+
+@pytest.fixture(scope="session")
+def _redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer | ServerAbsent]:
+    try:
+        with redis_server(tmp_path_factory.mktemp("redis")) as running:
+            yield running
+    except ServerAbsent as absent:
+        yield absent
+
+
+@pytest.fixture(scope="session")
+def redis(_redis: RedisServer | ServerAbsent) -> RedisServer:
+    """A real Redis, shared by the tests of this process: who stops it starts it again."""
+    if isinstance(_redis, ServerAbsent):
+        require_server(_redis)
+        raise AssertionError("unreachable: the test was skipped or failed")
+    return _redis
+
+
+@pytest.fixture
+def redis_url(redis: RedisServer) -> str:
+    """An empty Redis."""
+    redis.ask("FLUSHALL")
+    return redis.url
+
+
+@pytest.fixture(scope="session")
+def _redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisCluster | ServerAbsent]:
+    try:
+        with redis_cluster(tmp_path_factory.mktemp("redis-cluster")) as running:
+            yield running
+    except ServerAbsent as absent:
+        yield absent
+
+
+@pytest.fixture
+def redis_three(_redis_cluster: RedisCluster | ServerAbsent) -> RedisCluster:
+    """An empty Redis Cluster of three nodes."""
+    if isinstance(_redis_cluster, ServerAbsent):
+        require_server(_redis_cluster)
+        raise AssertionError("unreachable: the test was skipped or failed")
+    _redis_cluster.flush()
+    return _redis_cluster
+
+
+@pytest.fixture
+def redis_cluster_url(redis_three: RedisCluster) -> str:
+    """The URL of an empty Redis Cluster of three nodes."""
+    return redis_three.url

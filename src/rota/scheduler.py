@@ -16,9 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.answers import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.config import Config, load_config
@@ -28,6 +25,7 @@ from rota.core.task import Activity, Event, Identity, Settlement, Task, TaskStat
 from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
 from rota.errors import InvalidConfig, InvalidInput, LeaseLost, StoreUnavailable, UnknownTaskType
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
+from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
 from rota.stores import open_store
@@ -52,7 +50,7 @@ __all__ = [
 TaskHandler = Callable[[str, str | None, str | None], Awaitable[bool] | bool]
 """(user_id, device_id, agent_id) -> success; three None for periodic types. One that is not async runs in a thread."""
 
-log: FilteringBoundLogger = structlog.get_logger("rota.scheduler")
+log = get_logger("rota.scheduler")
 
 _MADE_A_TASK = frozenset({TouchOutcome.CREATED, TouchOutcome.DEFERRED, TouchOutcome.SPOOLED})
 

@@ -73,7 +73,7 @@ def _the_kept_file_agrees(kept: Path, runs: dict[str, int]) -> None:
         assert len(json.loads(listed.stdout)["items"]) == count
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         [*ROTA, "demo"],

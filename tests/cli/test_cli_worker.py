@@ -25,6 +25,11 @@ number = 5
 @app.on_activity(after="0s")
 async def hello(user_id: str) -> str:
     return f"hello {user_id}"
+
+@app.on_activity(after="0s", max_retries=0)
+async def secretive(user_id: str) -> None:
+    password = "hunter2"
+    raise ValueError("no")
 """
 
 
@@ -47,10 +52,10 @@ def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
+def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
         time.sleep(0.05)
 
 
@@ -62,9 +67,9 @@ def alive(rota: CallRota) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.Signals) -> None:
     with serving("worker", "--app", "project:app", "--concurrency", "3") as process:
-        until(lambda: alive(rota))
-        rota("task", "touch", "hello", "--user", "ada")
-        until(lambda: bool(rota("run", "ls", "--json").json["items"]))
+        until(lambda: alive(rota), "the worker is listed")
+        assert rota("task", "touch", "hello", "--user", "ada", "--json").json["outcome"] == "created"
+        until(lambda: bool(rota("run", "ls", "--json").json["items"]), "the task has run")
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
 
@@ -75,9 +80,21 @@ def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.
     assert rota("run", "ls", "--json").json["items"][0]["result"] == "hello ada"
 
 
+def test_the_log_of_a_failure_keeps_secrets(rota: CallRota) -> None:
+    with serving("worker", "--app", "project:app") as process:
+        until(lambda: alive(rota), "the worker is listed")
+        rota("task", "touch", "secretive", "--user", "ada")
+        until(lambda: bool(rota("dlq", "ls", "--json").json["items"]), "the task has failed")
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+
+    assert "ValueError: no" in err
+    assert "hunter2" not in err
+
+
 def test_up_without_an_app_does_the_upkeep(rota: CallRota) -> None:
     with serving("up", "--json") as process:
-        until(lambda: alive(rota))
+        until(lambda: alive(rota), "the worker is listed")
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
 

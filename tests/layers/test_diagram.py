@@ -1,9 +1,14 @@
-"""The published picture of the lifecycle is the one that the code draws."""
+"""The published pages that are drawn from the code are the ones that it draws today."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 from docs import generate
 
 
-def test_the_lifecycle_page_is_current() -> None:
-    assert generate.PAGE.read_text() == generate.page(), "docs/lifecycle.md is out of date: run `make docs`"
+@pytest.mark.parametrize("page", generate.PAGES, ids=lambda page: page.name)
+def test_the_generated_page_is_current(page: Path) -> None:
+    assert page.read_text() == generate.PAGES[page](), f"{page.name} is out of date: run `make docs`"

@@ -18,10 +18,10 @@ ROOT = Path(rota.__file__).parent
 # Each layer may use those above it in this list, and its own.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"clock", "keys"}),
+    frozenset({"clock", "keys", "logs"}),
     frozenset({"triggers"}),
     frozenset({"core"}),
-    frozenset({"config"}),
+    frozenset({"config", "logs"}),
     frozenset({"stores"}),
     frozenset({"runtime", "events"}),
     frozenset({"batches", "agents", "memory"}),

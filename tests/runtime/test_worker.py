@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from stage import Stage, until
@@ -160,6 +161,41 @@ async def test_stop_is_bounded_while_the_store_is_away(memory_stage: Stage) -> N
         await started.wait()
         with faulty.down():
             await worker.stop(timeout=0)
+
+
+async def test_stop_is_bounded_with_handlers_that_do_not_stop(stage: Stage) -> None:
+    """They are left behind, and their work is released."""
+    release = threading.Event()
+
+    def deaf() -> None:
+        release.wait(30)
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    await stage.add(deaf, "deaf")
+    await stage.add(stubborn, "stubborn")
+    worker = stage.worker(WorkerSettings(grace_ms=50))
+    left = asyncio.all_tasks()
+    try:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            group.create_task(worker.run())
+            await stage.schedule("u1", name="deaf")
+            await stage.schedule("u1", name="stubborn")
+            await until(lambda: worker.health().running == 2)
+            await worker.stop(timeout=0)
+        assert worker.health().abandoned == 2
+        assert await stage.status("u1", "deaf") == "pending"
+        assert await stage.status("u1", "stubborn") == "pending"
+    finally:
+        release.set()
+        for task in asyncio.all_tasks() - left:
+            task.cancel()
+    await until(lambda: worker.health().abandoned == 0)
 
 
 async def test_a_worker_cannot_run_twice_at_once(memory_stage: Stage) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 import typer
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+# A terminal that is closed says SIGHUP; other platforms do not know the word.
+_GO: Final = tuple(number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP"))
+
 KeepOption = Annotated[
     Path | None, typer.Option("--keep", metavar="FILE", help="Keep the SQLite file of the story under this name.")
 ]
@@ -36,7 +39,7 @@ async def demo(cli: Cli, keep: KeepOption = None) -> None:
     _check(cli, keep)
     clock = SystemClock()
     started = clock.monotonic()
-    with tempfile.TemporaryDirectory(prefix="rota-demo-") as folder, _sigterm_is_an_interrupt():
+    with tempfile.TemporaryDirectory(prefix="rota-demo-") as folder, _being_told_to_go_is_an_interrupt():
         file = Path(folder) / "demo.db" if keep is None else keep.absolute()
         facts = await _tell(_view(cli), f"sqlite:///{quote(str(file))}", Path(folder))
     _sum_up(cli, facts, keep, clock.monotonic() - started)
@@ -62,20 +65,22 @@ def _view(cli: Cli) -> View:
 
 
 @contextmanager
-def _sigterm_is_an_interrupt() -> Generator[None]:
+def _being_told_to_go_is_an_interrupt() -> Generator[None]:
     """Being told to go is a reason to tidy up, as Ctrl-C is."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # not every platform's loop can hand signals on
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in _GO:
+            loop.add_signal_handler(number, task.cancel)
     try:
         yield
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
         with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGTERM)
+            for number in _GO:
+                loop.remove_signal_handler(number)
 
 
 async def _tell(view: View, url: str, folder: Path) -> Facts:

@@ -8,6 +8,7 @@ import sys
 import threading
 
 from rota.cli.demo_app import build
+from rota.cli.logs import log_to_stderr
 
 __all__ = ["main"]
 
@@ -15,6 +16,7 @@ __all__ = ["main"]
 def main() -> None:
     """Work until told to stop, or until whoever started this process is gone."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    log_to_stderr(as_json=False)
     asyncio.run(build(sys.argv[1]).run())
 
 

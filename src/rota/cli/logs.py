@@ -31,4 +31,6 @@ def _processors(*, as_json: bool) -> list[Processor]:
     if as_json:
         return [*processors, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    return [*processors, structlog.dev.ConsoleRenderer(colors=colors)]
+    # Plain: the renderer's own choice prints a handler's local variables, secrets included, and takes long over it.
+    plain = structlog.dev.plain_traceback
+    return [*processors, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from rota.clock import Instant
 from rota.core.task import Change, Identity, NewTask, Task, policy_of
 from rota.core.task_type import TaskType, TriggerMode
 from rota.keys import GLOBAL_KEY
+from rota.logs import get_logger
 from rota.stores.base import Store
 from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger, encode_trigger
 
@@ -23,7 +22,7 @@ __all__ = ["declare"]
 
 _ON_A_GRID = (TriggerMode.PERIODIC, TriggerMode.INTERVAL)
 
-log: FilteringBoundLogger = structlog.get_logger("rota.declare")
+log = get_logger("rota.declare")
 
 
 async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | None = None) -> None:

@@ -10,11 +10,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import Clock, Instant, Millis
 from rota.core.task_type import TaskType
+from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
 from rota.runtime.executor import Executor
@@ -30,7 +28,7 @@ QUIET_SECONDS = 0.1
 _SHORTEST_PAUSE = 0.02
 _LONGEST_EMPTY_PAUSE = 1.0
 
-log: FilteringBoundLogger = structlog.get_logger("rota.dispatcher")
+log = get_logger("rota.dispatcher")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import Instant
 from rota.errors import StoreUnavailable
+from rota.logs import get_logger
 from rota.runtime.health import Pulse
 
 __all__ = ["Duty", "back_off_seconds"]
@@ -26,7 +24,7 @@ Report = TypeVar("Report")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 
-log: FilteringBoundLogger = structlog.get_logger("rota.runtime")
+log = get_logger("rota.runtime")
 
 
 def back_off_seconds(failures: int, chance: float) -> float:

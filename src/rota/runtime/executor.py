@@ -26,14 +26,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import Clock
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Event, Identity, Settlement, Task
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
+from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.handler import Handler
@@ -90,8 +88,9 @@ class Executor:
         self._call_timeout = call_timeout
         self._threads = Threads()
         self._has_given_up = False
-        self._log: FilteringBoundLogger = structlog.get_logger("rota.executor").bind()
-        self._is_verbose = structlog.is_configured() and self._log.is_enabled_for(logging.DEBUG)
+        self._closed_one = asyncio.Event()
+        self._log = get_logger("rota.executor")
+        self._is_verbose = self._log.is_enabled_for(logging.DEBUG)
 
     # --- from outside ---
 
@@ -128,19 +127,20 @@ class Executor:
             running.job.cancel()
 
     def give_up(self) -> None:
-        """Leave every run as it is: what could not be settled by now is left to its lease."""
+        """Wait no longer: one last try to release what still runs, none for what the store did not take so far."""
         self._has_given_up = True
         for running in list(self.running):
-            if running.job is not None:
+            if running.settling and running.job is not None:
                 running.job.cancel()
+            elif not running.settling:
+                self.stop_run(running, Cause.SHUTDOWN)
+                self._desert(running)
 
     async def drain(self) -> None:
         """Until every run is settled or given up on. Bounded by whoever stops them."""
-        while jobs := [running.job for running in self.running if running.job is not None]:
-            await asyncio.wait(jobs)
-            # A task that is cancelled before its first step never runs, and so never closes its own run.
-            for running in [left for left in self.running if left.job is not None and left.job.done()]:
-                self._close(running, Event.RELEASE, landed=False)
+        while self.running:
+            self._closed_one.clear()
+            await self._closed_one.wait()
 
     def close(self) -> None:
         """Let the idle threads go."""
@@ -246,6 +246,7 @@ class Executor:
         self.running.discard(running)
         self.per_type[running.task.task_type] -= 1
         self.runs_total += 1
+        self._closed_one.set()
         self.on_settled(running.task, event, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:

@@ -16,13 +16,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
 from rota.errors import StoreUnavailable
+from rota.logs import get_logger
 from rota.runtime.executor import Executor
 from rota.runtime.health import Pulse
 from rota.runtime.running import Running
@@ -32,12 +30,13 @@ from rota.stores.base import Store
 
 __all__ = ["Heartbeat", "HeartbeatReport"]
 
-LONGEST_PERIOD = 0.75
+LONGEST_PERIOD = 0.5
 """Seconds between renewals at most: a wish to cancel travels with their answer, and is promised within 1 s."""
 _FENCE_MARGIN = 2.0
 _SHORTEST_CALL = 0.05
+_SHORTEST_PAUSE = 0.01
 
-log: FilteringBoundLogger = structlog.get_logger("rota.heartbeat")
+log = get_logger("rota.heartbeat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +108,20 @@ class Heartbeat:
         assert loop is not None
         assert ended is not None
         while not self._stopping:
-            self._poked.wait(self._period)
+            self._poked.wait(self._pause())
             self._poked.clear()
             if not self._stopping:
                 self._beat_safely(loop)
         _call(loop, ended.set)
+
+    def _pause(self) -> float:
+        """Until the next renewal, or until the first run must be fenced if that is sooner."""
+        at = self._clock.monotonic()
+        held = [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+        if not held:
+            return self._period
+        fence = min(running.held_since for running in held) + self._safe_for
+        return min(self._period, max(fence - at, 0.0) + _SHORTEST_PAUSE)
 
     def _beat_safely(self, loop: asyncio.AbstractEventLoop) -> None:
         try:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
+from rota.logs import get_logger
 from rota.runtime.executor import Executor
 
 __all__ = ["StallWatch"]
@@ -15,7 +13,7 @@ __all__ = ["StallWatch"]
 PATIENCE = 1.0
 """Seconds without an answer from the loop after which a stall is worth a line."""
 
-log: FilteringBoundLogger = structlog.get_logger("rota.heartbeat")
+log = get_logger("rota.heartbeat")
 
 
 class StallWatch:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import Instant, Millis
+from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
 from rota.runtime.health import Pulse
@@ -16,7 +14,7 @@ from rota.stores.base import Beat, Store
 
 __all__ = ["SweepReport", "Sweeper"]
 
-log: FilteringBoundLogger = structlog.get_logger("rota.sweeper")
+log = get_logger("rota.sweeper")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from rota.clock import DAY, SECOND, Clock, Millis
 from rota.core.task import Event, Task
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
+from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.dispatcher import Dispatcher, Slots
 from rota.runtime.executor import Executor
@@ -33,7 +31,7 @@ from rota.stores.base import Beat, Store
 
 __all__ = ["Worker", "WorkerSettings"]
 
-log: FilteringBoundLogger = structlog.get_logger("rota.worker")
+log = get_logger("rota.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ class Worker:
     async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109  # it bounds the runs, not this call
         """No new claims; running work may finish for `timeout` seconds, then it is cancelled and released.
 
-        Bounded by the timeout, the grace and one store call. Stopping again is harmless, and may shorten the wait.
+        Bounded by the timeout, the grace and two store calls. Stopping again is harmless, and may shorten the wait.
         """
         self._stop_asked.set()
         self._dispatcher.stop()

@@ -1,0 +1,152 @@
+"""Two stores on one database, as two instances have them; and one after the other, as a restart has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota.clock import MINUTE
+from rota.core.outcome import Answer, ScheduleOutcome
+from rota.core.task import Event, NewTask, TaskStatus
+from rota.errors import StoreUnavailable
+from rota.stores.sql import SqlStore
+from rota.testing.clock import FakeClock
+from rota.testing.conformance.world import WORK, World
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+async def worlds(url: str, clock: FakeClock) -> AsyncIterator[tuple[World, World]]:
+    stores = [SqlStore(url, clock=clock) for _ in range(2)]
+    for store in stores:
+        await store.open()
+    first, second = (World(store, clock) for store in stores)
+    await first.type()
+    yield first, second
+    for store in stores:
+        await store.close()
+
+
+async def test_a_restart_loses_nothing(url: str, clock: FakeClock) -> None:
+    before = SqlStore(url, clock=clock)
+    await before.open()
+    world = World(before, clock)
+    await world.type(priority=7)
+    for key in ("running", "waiting"):
+        await world.schedule(key, payload="p", priority=3)
+    claimed = await world.claim_one()
+    kept = (await world.all_tasks(), await world.counts(), await before.list_types())
+    await before.close()
+
+    after = SqlStore(url, clock=clock)
+    await after.open()
+    world = World(after, clock)
+    assert (await world.all_tasks(), await world.counts(), await after.list_types()) == kept
+    second = await world.claim_one()
+    assert second.token > claimed.token
+    assert (await world.settle(claimed)).answer is Answer.OK
+    await after.close()
+
+
+async def test_what_one_makes_the_other_runs(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    for priority in (0, 5, 9):
+        await first.schedule(f"k{priority}", priority=priority)
+    assert [task.key for task in await second.claim(5)] == ["k9", "k5", "k0"]
+    assert await first.claim(5) == []
+
+
+async def test_both_claim_and_share_nothing(worlds: tuple[World, World]) -> None:
+    first, _ = worlds
+    keys = [f"k{number:03}" for number in range(100)]
+    await first.store.schedule([NewTask(task_type=WORK, key=key) for key in keys], now=first.now)
+    ran: list[str] = []
+
+    async def work(world: World, instance: str) -> None:
+        # A claim passes over what another one holds: empty-handed is not the end while something is pending.
+        while (await world.counts()).pending:
+            for task in await world.claim(7, instance=instance):
+                ran.append(task.key)
+                assert (await world.settle(task)).answer is Answer.OK
+
+    await asyncio.gather(*(work(world, f"i{number}") for number, world in enumerate(worlds)))
+    assert sorted(ran) == keys
+    await first.check_counts()
+
+
+async def test_both_make_one_identity_and_it_is_made_once(worlds: tuple[World, World]) -> None:
+    for number in range(10):
+        answers = await asyncio.gather(*(world.schedule(f"k{number}") for world in worlds for _ in range(3)))
+        assert [answer.outcome for answer in answers].count(ScheduleOutcome.CREATED) == 1
+    await worlds[0].check_counts()
+
+
+async def test_one_serial_over_both(worlds: tuple[World, World]) -> None:
+    first, _ = worlds
+    keys = [f"k{number:02}" for number in range(12)]
+    for key in keys:
+        await first.schedule(key, serial="s")
+    running = 0
+    ran: list[str] = []
+
+    async def work(world: World) -> None:
+        nonlocal running
+        while (await world.counts()).pending:
+            for task in await world.claim(3):
+                running += 1
+                assert running == 1, "two tasks of one serial run at once"
+                ran.append(task.key)
+                running -= 1
+                await world.settle(task)
+
+    await asyncio.gather(*map(work, worlds))
+    assert sorted(ran) == keys
+
+
+async def test_one_bucket_over_both(worlds: tuple[World, World]) -> None:
+    takes = [world.store.take("b", 1, rate=1.0, burst=5, now=world.now) for world in worlds for _ in range(10)]
+    assert sum(taken.granted for taken in await asyncio.gather(*takes)) == 5
+
+
+async def test_one_wakes_the_other(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    while await second.store.wait(100):
+        pass
+    waiting = asyncio.ensure_future(second.store.wait(MINUTE))
+    await asyncio.sleep(0)
+    await first.schedule("k")
+    async with asyncio.timeout(10):
+        assert await waiting is True
+
+
+async def test_a_type_that_one_switches_off_is_off_for_the_other(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    await first.schedule("k")
+    await first.store.override_type(WORK, {"enabled": False})
+    assert await second.claim() == []
+    assert (await second.schedule("l")).outcome is ScheduleOutcome.DISABLED
+
+
+async def test_one_reaps_what_the_other_left(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    await first.schedule("k")
+    late = await first.claim_one(instance="gone")
+    assert [task.key for task in await second.tick_past_lease()] == ["k"]
+    await second.run(Event.COMPLETE)
+    assert (await first.settle(late)).answer is Answer.STALE
+    assert await first.status("k") is TaskStatus.COMPLETED
+
+
+async def test_a_closed_store_says_so(worlds: tuple[World, World]) -> None:
+    first, _ = worlds
+    await first.store.close()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await first.schedule("k")
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await first.all_tasks()

@@ -1,0 +1,221 @@
+"""Claiming: fair, event-driven, and never forgetting what a lost reply may have taken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from stage import Stage, until
+
+from rota.core.task import NewTask, Task
+from rota.errors import StoreUnavailable
+from rota.runtime.dispatcher import Dispatcher, DispatchReport, Slots
+from rota.runtime.executor import Executor
+from rota.runtime.health import Pulse
+from rota.runtime.running import Running
+from rota.stores.base import Store
+from rota.testing import FakeClock, FaultyStore
+
+
+def dispatcher(stage: Stage, executor: Executor, total: int = 5, store: Store | None = None) -> Dispatcher:
+    return Dispatcher(
+        store or stage.store,
+        executor,
+        stage.handlers,
+        stage.types,
+        instance="here",
+        slots=Slots(total, abandoned=1, lease_ms=10_000, check_interval_ms=10_000),
+        clock=stage.clock,
+        pulse=Pulse(stage.clock),
+        chance=lambda: 0.5,
+    )
+
+
+async def waiting() -> None:
+    await asyncio.Event().wait()
+
+
+async def nothing() -> None: ...
+
+
+async def end(executor: Executor) -> None:
+    executor.give_up()
+    await executor.drain()
+
+
+def running(executor: Executor) -> list[str]:
+    return sorted(one.task.task_type for one in executor.running)
+
+
+async def test_it_claims_as_many_as_there_are_free_slots(still_stage: Stage) -> None:
+    await still_stage.add(waiting)
+    await still_stage.schedule("a", "b", "c", "d")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, total=3)
+    report = await duty.run_once()
+    assert (report.claimed, report.is_full) == (3, True)
+    assert (await duty.run_once()).claimed == 0
+    assert duty.pause_after(report) == 10
+    await end(executor)
+
+
+async def test_slots_are_shared_among_types_with_work(still_stage: Stage) -> None:
+    for name in ("busy", "rare", "idle"):
+        await still_stage.add(waiting, name)
+    await still_stage.schedule(*"abcdefgh", name="busy")
+    await still_stage.schedule("a", "b", name="rare")
+    executor = still_stage.executor()
+    await dispatcher(still_stage, executor, total=6).run_once()
+    assert running(executor) == ["busy"] * 4 + ["rare"] * 2
+    await end(executor)
+
+
+async def test_fewer_slots_than_types_still_reach_everybody(still_stage: Stage) -> None:
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        await still_stage.add(nothing, name)
+    await still_stage.schedule("u1", name="d")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, total=1)
+    assert (await duty.run_once()).claimed == 1
+    await executor.drain()
+
+
+async def test_one_call_when_nothing_is_due(still_stage: Stage) -> None:
+    for name in ("a", "b", "c"):
+        await still_stage.add(nothing, name)
+    faulty = FaultyStore(still_stage.store)
+    duty = dispatcher(still_stage, still_stage.executor(), store=faulty)
+    assert await duty.run_once() == DispatchReport(now=still_stage.clock.now())
+    assert faulty.calls["claim"] == 1
+
+
+async def test_concurrency_of_a_type_is_a_limit(still_stage: Stage) -> None:
+    await still_stage.add(waiting, concurrency=2)
+    await still_stage.schedule("a", "b", "c")
+    executor = still_stage.executor()
+    report = await dispatcher(still_stage, executor).run_once()
+    assert (report.claimed, report.is_full) == (2, False)
+    await end(executor)
+
+
+async def test_it_waits_until_the_next_due_time(still_stage: Stage, still_clock: FakeClock) -> None:
+    await still_stage.add(nothing)
+    await still_stage.store.schedule([NewTask(task_type="work", key="u1", scheduled_at=still_clock.now() + 2_500)])
+    duty = dispatcher(still_stage, still_stage.executor())
+    report = await duty.run_once()
+    assert duty.pause_after(report) == 2.5
+
+
+def test_what_is_due_but_not_to_be_had_is_asked_for_less_and_less_often(still_stage: Stage) -> None:
+    duty = dispatcher(still_stage, still_stage.executor())
+    stuck = DispatchReport(claimed=0, next_due_at=0, now=1)
+    pauses = [duty.pause_after(stuck) for _ in range(12)]
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < 0.1
+    assert pauses[-1] == 1.0
+
+
+async def test_a_claim_whose_reply_was_lost_is_given_back(still_stage: Stage) -> None:
+    """Before the next claim, and counted nowhere."""
+    await still_stage.add(waiting)
+    await still_stage.schedule("u1")
+    faulty = FaultyStore(still_stage.store)
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, store=faulty)
+    faulty.torn("claim", calls=1)
+    with pytest.raises(StoreUnavailable):
+        await duty.run_once()
+    assert await still_stage.status("u1") == "running", "the store has taken it, nobody runs it"
+    assert (await duty.run_once()).claimed == 1
+    task = await still_stage.task("u1")
+    assert (task.attempt, task.crashes, task.errors) == (1, 0, 0)
+    assert faulty.calls["abandon"] == 1
+    await end(executor)
+
+
+async def test_nothing_is_claimed_while_a_lost_claim_cannot_be_given_back(still_stage: Stage) -> None:
+    await still_stage.add(waiting)
+    faulty = FaultyStore(still_stage.store)
+    duty = dispatcher(still_stage, still_stage.executor(), store=faulty)
+    faulty.torn("claim", calls=1)
+    with pytest.raises(StoreUnavailable):
+        await duty.run_once()
+    with faulty.down("abandon"), pytest.raises(StoreUnavailable):
+        await duty.run_once()
+    assert faulty.calls["claim"] == 1
+
+
+async def test_a_claim_that_takes_too_long_is_given_back(memory_stage: Stage) -> None:
+    """The deadline of the call has passed; the reply that comes later finds nobody."""
+    stage = memory_stage
+    await stage.add(waiting)
+    faulty = FaultyStore(stage.store)
+    executor = stage.executor()
+    duty = Dispatcher(
+        faulty,
+        executor,
+        stage.handlers,
+        stage.types,
+        instance="here",
+        slots=Slots(5, abandoned=1, lease_ms=10_000, check_interval_ms=10_000),
+        clock=stage.clock,
+        pulse=Pulse(stage.clock),
+        chance=lambda: 0.5,
+        call_timeout=0.05,
+    )
+    with faulty.slow(5, "claim"), pytest.raises(StoreUnavailable, match="did not answer 'claim' within"):
+        await duty.run_once()
+    await stage.schedule("u1")
+    assert (await duty.run_once()).claimed == 1
+    assert faulty.calls["abandon"] == 1
+    await end(executor)
+
+
+async def test_a_claim_in_flight_when_it_is_stopped_is_given_back(still_stage: Stage) -> None:
+    await still_stage.add(waiting)
+    await still_stage.schedule("u1")
+    faulty = FaultyStore(still_stage.store)
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, store=faulty)
+    faulty.slow(0.05, "claim")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(duty.run())
+        await until(lambda: faulty.calls.get("claim"))
+        duty.stop()
+    assert await duty.give_back() == 1
+    assert await still_stage.status("u1") == "pending"
+    assert not executor.running
+
+
+async def test_an_identity_that_was_left_behind_is_not_claimed(still_stage: Stage) -> None:
+    await still_stage.add(waiting, timeout_ms=10_000)
+    await still_stage.schedule("u1", "u2")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, total=1)
+    await duty.run_once()
+    stuck = next(iter(executor.running))
+    executor.abandoned.add(stuck)
+    executor.running.clear()
+    seen: list[Task] = []
+    for _ in range(3):
+        await duty.run_once()
+        seen += [one.task for one in executor.running]
+    assert {task.identity for task in seen} != {stuck.task.identity}
+    await end(executor)
+
+
+async def test_past_the_limit_of_abandoned_handlers_no_thread_is_started(still_stage: Stage) -> None:
+    def blocking() -> None: ...
+
+    await still_stage.add(blocking, "threaded")
+    await still_stage.add(nothing, "awaited")
+    await still_stage.schedule("u1", name="threaded")
+    await still_stage.schedule("u1", name="awaited")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    left_behind = Running(await still_stage.task("u1", "threaded"), still_stage.handlers["threaded"], 1, 0.0)
+    executor.abandoned.add(left_behind)
+    assert (await duty.run_once()).claimed == 1
+    assert running(executor) == ["awaited"]
+    await executor.drain()
