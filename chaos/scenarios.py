@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import RunQuery, Store
 
-__all__ = ["Broken", "Freeze", "Kills", "Race", "freeze", "kills", "race"]
+__all__ = ["Broken", "Freeze", "Kills", "Race", "freeze", "kills", "percentile", "race", "until"]
 
 NOTE = TaskType(name="note", trigger_mode=TriggerMode.ONCE)
 HOLD = TaskType(name="hold", trigger_mode=TriggerMode.ONCE)
@@ -24,6 +24,12 @@ HOLD = TaskType(name="hold", trigger_mode=TriggerMode.ONCE)
 
 class Broken(AssertionError):
     """A promise of Rota's was broken."""
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,7 @@ class Kills:
     recoveries: tuple[float, ...]
 
     def percentile(self, share: float) -> float:
-        ordered = sorted(self.recoveries)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return percentile(self.recoveries, share)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ async def race(url: str, folder: Path, *, tasks: int, workers: int, limit: float
             started = time.monotonic()
             for _ in range(workers):
                 processes.start(concurrency=100)
-            await _until(lambda: _all_done(store, tasks), limit, processes)
+            await until(lambda: _all_done(store, tasks), limit, processes)
             seconds = time.monotonic() - started
             seen = oracle.starts(processes.log)
         _check_once(seen, tasks)
@@ -113,15 +118,15 @@ async def _kill_round(
         await store.schedule([NewTask(task_type="hold", key=key) for key in keys])
         with Workers(url, folder, lease=lease) as processes:
             doomed = [processes.start(concurrency=1) for _ in range(victims)]
-            await _until(lambda: _started(processes.log, victims), 60, processes)
+            await until(lambda: _started(processes.log, victims), 60, processes)
             processes.start(concurrency=victims)
-            await _until(lambda: _instances(store, victims + 1), 60, processes)
+            await until(lambda: _instances(store, victims + 1), 60, processes)
             killed_at: dict[int, float] = {}
             for process in doomed:
                 await asyncio.sleep(luck.random())
                 processes.kill(process)
                 killed_at[process.pid] = time.time()
-            await _until(lambda: _completed(store, keys), 60, processes)
+            await until(lambda: _completed(store, keys), 60, processes)
             await _check_lost_runs(store, keys)
             return _recoveries(processes.log, keys, killed_at)
     finally:
@@ -166,13 +171,13 @@ async def freeze(url: str, folder: Path, *, lease: str = "3s") -> Freeze:
         await store.schedule([NewTask(task_type="hold", key="frozen")])
         with Workers(url, folder, lease=lease) as processes:
             victim = processes.start(concurrency=1)
-            await _until(lambda: _started(processes.log, 1), 60, processes)
+            await until(lambda: _started(processes.log, 1), 60, processes)
             processes.start(concurrency=1)
-            await _until(lambda: _instances(store, 2), 60, processes)
+            await until(lambda: _instances(store, 2), 60, processes)
             processes.freeze(victim)
-            await _until(lambda: _completed(store, ["frozen"]), 60, processes)
+            await until(lambda: _completed(store, ["frozen"]), 60, processes)
             processes.thaw(victim)
-            await _until(lambda: _is_back(store), 60, processes)
+            await until(lambda: _is_back(store), 60, processes)
             runs = (await store.runs(RunQuery(task_type="hold", key="frozen"))).items
             return Freeze(
                 stale_runs=sum(run.status is RunStatus.LOST for run in runs),
@@ -189,7 +194,7 @@ async def _is_back(store: Store) -> bool:
     return len(beats) >= 2 and all(instance.beat.running == 0 for instance in beats)
 
 
-async def _until(condition: Callable[[], object], seconds: float, processes: Workers) -> None:
+async def until(condition: Callable[[], object], seconds: float, processes: Workers) -> None:
     """Wait for a condition; if it does not come, say what the workers said."""
     deadline = time.monotonic() + seconds
     while True:

@@ -18,11 +18,20 @@ __all__ = ["Connection"]
 
 
 class Connection:
-    """Opens and closes the store of an app. `prepare` is called once it is open, before anybody gets it."""
+    """Opens and closes the store of an app.
 
-    def __init__(self, make: Callable[[], Store], prepare: Callable[[Store], Awaitable[None]]) -> None:
+    `prepare` is called once it is open, before anybody gets it; `release` before it is closed.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Store],
+        prepare: Callable[[Store], Awaitable[None]],
+        release: Callable[[], Awaitable[None]],
+    ) -> None:
         self._make = make
         self._prepare = prepare
+        self._release = release
         self._store: Store | None = None
         self._holders = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -60,7 +69,10 @@ class Connection:
             self._holders -= 1
             if self._holders == 0 and self._store is not None:
                 store, self._store = self._store, None
-                await store.close()
+                try:
+                    await self._release()
+                finally:
+                    await store.close()
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Store, None]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from rota.answers import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.config import Config, load_config
+from rota.config.model import default_spool
 from rota.connection import Connection
 from rota.core.outcome import Answer, Touched, TouchOutcome
 from rota.core.task import Activity, Event, Identity, Settlement, Task, TaskStatus
@@ -28,6 +29,7 @@ from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.runtime.spool import Spool, spool_at
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Counts, Store
 
@@ -209,10 +211,13 @@ class TaskScheduler(ITaskScheduler):
         _check_engine(redis)
         self._config = config if isinstance(config, Config) else _seeds_config(redis, config)
         self._clock: Clock = clock or SystemClock()
+        # Unless a test brings one, the store's own clock rules: instances may be minutes apart.
+        self._given_clock = clock
         self._engine = redis
         self._registry = Registry(self._config)
         self._keys = UserKeyBuilder(self._config.user_key)
-        self._connection = Connection(self._make_store, self._prepare)
+        self._connection = Connection(self._make_store, self._prepare, self._release)
+        self._spool = self._make_spool()
         self._kept_open = False
         self._worker: Worker | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -303,6 +308,8 @@ class TaskScheduler(ITaskScheduler):
             device_id=device_id or self._keys.default_device_id,
             agent_id=agent_id or self._keys.default_agent_id,
         )
+        if self._spool is not None:
+            return await self._spool.touch(activity)
         store = await self._ready()
         (touched,) = await store.touch([activity])
         return touched
@@ -376,6 +383,9 @@ class TaskScheduler(ITaskScheduler):
             await self._worker.stop(timeout)
         if serving is not None:
             await asyncio.wait([serving])
+        if self._kept_open or self._connection.loop is None:
+            # First of all: offering touches may be what connects.
+            await self._release()
         if self._kept_open:
             self._kept_open = False
             await self._connection.let_go()
@@ -387,8 +397,10 @@ class TaskScheduler(ITaskScheduler):
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         if self._worker is None:
-            return Health(ok=False, reasons=("No worker was started in this process.",))
-        return self._worker.health()
+            health = Health(ok=False, reasons=("No worker was started in this process.",))
+        else:
+            health = self._worker.health()
+        return health if self._spool is None else self._spool.seen_in(health)
 
     async def _serve(self, worker: Worker) -> None:
         try:
@@ -448,16 +460,35 @@ class TaskScheduler(ITaskScheduler):
     def _make_store(self) -> Store:
         if isinstance(self._engine, Store):
             return self._engine
-        store = open_store(self._engine, self._clock)
+        store = open_store(self._engine, self._given_clock)
         if self._engine == store.url == "memory://":
             self._engine = store  # what is in memory would not be found again in another one
         return store
+
+    def _make_spool(self) -> Spool | None:
+        path = self._config.spool_path
+        url = self._engine if isinstance(self._engine, str) else self._engine.url
+        if path is None and "spool" not in self._config.sources:
+            path = default_spool(url)
+        if path is None:
+            return None
+        return spool_at(path, url, self._ready_store, self._ready, clock=self._clock)
+
+    def _ready_store(self) -> Store | None:
+        """What `_ready` would give without waiting; None if it would have to wait."""
+        return None if self._registry.undeclared else self._connection.store()
+
+    async def _release(self) -> None:
+        if self._spool is not None:
+            await self._spool.close()
 
     async def _prepare(self, store: Store) -> None:
         for warning in self._config.warnings:
             log.warning("configuration", warning=warning)
         self._registry.undeclared.update(self._registry.types)
         await self._declare(store)
+        if self._spool is not None:
+            self._spool.start()
 
     async def _declare(self, store: Store) -> None:
         self._registry.check()

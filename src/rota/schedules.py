@@ -18,7 +18,7 @@ from rota.core.task import Event, Identity, NewTask, Task, TaskStatus
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Page, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Page, TaskQuery
 from rota.tasks import Ready, choice
 from rota.triggers import (
     AnyTrigger,
@@ -116,10 +116,10 @@ class Schedules:
     ) -> Page[ScheduleInfo]:
         """A page of schedules by type and id. The series of configured types are not among them: see `app.tasks`."""
         wanted = None if status is None else choice(TaskStatus, status, "status")
-        query = TaskQuery(task_type=type, owner=owner, status=wanted, limit=limit, cursor=cursor)
+        query = TaskQuery(task_type=type, owner=owner, status=wanted, schedules=True, limit=limit, cursor=cursor)
         store = await self._ready()
-        found, cursor = await _schedules(store, query)
-        return Page([self._info(task) for task in found], cursor)
+        page = await store.find(query)
+        return Page([self._info(task) for task in page.items], page.cursor)
 
     async def pause(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """Hold it back. The fires that pass meanwhile are skipped."""
@@ -241,15 +241,3 @@ def _continued(current: Task, new: NewTask) -> NewTask:
         same = old_trigger.every_ms == new_trigger.every_ms
         return replace(new, trigger=current.trigger) if same else new
     return new
-
-
-async def _schedules(store: Store, query: TaskQuery) -> tuple[list[Task], str | None]:
-    """A full page of tasks that are schedules, or the last one. Cursors are the store's own."""
-    found: list[Task] = []
-    while True:
-        # One more than is missing could be skipped over by the cursor: ask for exactly what is missing.
-        page = await store.find(replace(query, limit=min(query.limit - len(found), MAX_PAGE)))
-        found += [task for task in page.items if task.trigger is not None and task.key != GLOBAL_KEY]
-        if page.cursor is None or len(found) >= query.limit:
-            return found, page.cursor
-        query = replace(query, cursor=page.cursor)

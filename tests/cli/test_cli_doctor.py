@@ -10,8 +10,6 @@ import pytest
 from command_line import CallRota, claim, dead_letter, with_store
 
 from rota.cli import doctor
-from rota.clock import Clock
-from rota.stores import open_store
 from rota.stores.base import Beat, Store
 
 
@@ -128,10 +126,6 @@ def test_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch, rota: CallRota) ->
         def now(self) -> int:
             return super().now() - 60_000
 
-    def on_its_own_clock(url: str, _: Clock) -> Store:
-        return open_store(url)
-
-    monkeypatch.setattr(doctor, "open_store", on_its_own_clock)
     monkeypatch.setattr(doctor, "SystemClock", Slow)
 
     found = checks(rota)["clock"]

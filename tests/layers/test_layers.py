@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"clock", "keys", "logs"}),
     frozenset({"triggers"}),
     frozenset({"core"}),
-    frozenset({"config", "logs"}),
+    frozenset({"config"}),
     frozenset({"stores"}),
     frozenset({"runtime", "events"}),
     frozenset({"batches", "agents", "memory"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from rota.runtime import Retry, Run
 
 
 def echo(user_id: str, payload: object) -> dict[str, object]:
-    print("what a handler prints is not its answer")
+    print("what a handler prints is not its answer")  # noqa: T201  # that is what is tried
     return {"user_id": user_id, "payload": payload, "is_own_process": os.getpid() != os.getppid()}
 
 
@@ -48,8 +49,6 @@ def reports(run: Run, payload: object) -> str:
 
 def hangs(payload: object) -> None:
     """Starts a process itself, writes down both, and never ends by itself; it does not even listen to SIGTERM."""
-    import signal
-
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     path = Path(cast("str", payload))

@@ -107,13 +107,15 @@ async def test_it_waits_until_the_next_due_time(still_stage: Stage, still_clock:
     assert duty.pause_after(report) == 2.5
 
 
-def test_what_is_due_but_not_to_be_had_is_asked_for_less_and_less_often(still_stage: Stage) -> None:
-    duty = dispatcher(still_stage, still_stage.executor())
-    stuck = DispatchReport(claimed=0, next_due_at=0, now=1)
-    pauses = [duty.pause_after(stuck) for _ in range(12)]
-    assert pauses == sorted(pauses)
-    assert 0 < pauses[0] < 0.1
-    assert pauses[-1] == 1.0
+async def test_what_is_due_but_has_no_room_does_not_make_it_spin(still_stage: Stage) -> None:
+    await still_stage.add(waiting, concurrency=1)
+    await still_stage.schedule("a", "b")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    report = await duty.run_once()
+    assert (report.claimed, report.next_due_at) == (1, None)
+    assert duty.pause_after(report) == 10
+    await end(executor)
 
 
 async def test_a_claim_whose_reply_was_lost_is_given_back(still_stage: Stage) -> None:

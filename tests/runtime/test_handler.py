@@ -49,11 +49,11 @@ def test_a_parameter_annotated_run_gets_the_run() -> None:
     def aliased(about: Context) -> object:
         return about
 
-    def quoted(about: "rota.runtime.Run", other: OnlyForTheChecker | None = None) -> object:  # noqa: F821, UP037  # pyright: ignore[reportUndefinedVariable]  # an annotation that cannot be resolved
-        return about  # pyright: ignore[reportUnknownVariableType]
+    def unresolved(about: Run, other: OnlyForTheChecker | None = None) -> object:
+        return about
 
-    for function in (handle, aliased, quoted):  # pyright: ignore[reportUnknownVariableType]
-        assert make_handler("work", function).call(TASK, RUN) is RUN  # pyright: ignore[reportUnknownArgumentType]
+    for function in (handle, aliased, unresolved):
+        assert make_handler("work", function).call(TASK, RUN) is RUN
 
 
 def test_everything_goes_to_a_handler_that_takes_everything() -> None:

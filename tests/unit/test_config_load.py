@@ -317,3 +317,37 @@ def test_a_shared_store_with_a_local_database_is_worth_a_warning(store: str) -> 
 )
 def test_stores_by_url(url: str) -> None:
     assert load_config({"store": url}, environ={}).store_url == url
+
+
+@pytest.mark.parametrize(
+    ("store", "spool"),
+    [
+        ("sqlite:///rota.db", None),
+        ("memory://", None),
+        ("redis://h", "rota-spool.db"),
+        ("postgresql://h/d", "rota-spool.db"),
+    ],
+)
+def test_touches_are_spooled_where_the_store_can_go_away(store: str, spool: str | None) -> None:
+    config = load_config({"store": store}, environ={})
+    assert config.spool_path == spool
+    assert {row.path: row.value for row in config.rows()}["spool"] == (spool or "off")
+
+
+@pytest.mark.parametrize(
+    ("value", "spool"), [("/var/lib/rota/spool.db", "/var/lib/rota/spool.db"), ("off", None), (False, None)]
+)
+def test_the_spool_is_a_file_or_off(value: object, spool: str | None) -> None:
+    config = load_config({"store": "redis://h", "spool": value}, environ={})
+    assert (config.spool_path, source(config, "spool")) == (spool, "argument")
+
+
+def test_off_in_a_file_and_in_the_environment(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "store: redis://h\nspool: off\n"), environ={}).spool_path is None
+    assert load_config({"store": "redis://h"}, environ={"ROTA_SPOOL": "off"}).spool_path is None
+
+
+@pytest.mark.parametrize("value", [True, 5, "sqlite:///spool.db", " ", ["a.db"]])
+def test_a_spool_that_is_no_file(value: object) -> None:
+    with pytest.raises(InvalidConfig, match=r"spool is .*Use the path of a file"):
+        load_config({"spool": value}, environ={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import sqlite3
@@ -17,7 +18,7 @@ from rota.cli.invocation import Cli, sqlite_file
 from rota.cli.output import Column, relative
 from rota.clock import SECOND, Clock, Instant, Millis, SystemClock, format_duration
 from rota.config import Config
-from rota.config.urls import masked
+from rota.config.urls import masked, scheme_of
 from rota.errors import RotaError, SchemaMismatch
 from rota.stores import open_store
 from rota.stores.base import Instance, Store
@@ -94,9 +95,13 @@ async def _store(url: str) -> AsyncIterator[Finding]:
         if not file.exists():
             yield _absent(file)
             return
+    if scheme_of(url).startswith(("redis", "unix")):
+        for finding in await _redis(url):
+            yield finding
     clock = SystemClock()
     try:
-        store = open_store(url, clock)
+        # The store's own clock, or there would be nothing to compare.
+        store = open_store(url)
         await store.open()
     except RotaError as error:
         yield _unusable(url, error)
@@ -110,6 +115,12 @@ async def _store(url: str) -> AsyncIterator[Finding]:
             yield finding
     finally:
         await store.close()
+
+
+async def _redis(url: str) -> list[Finding]:
+    from rota.cli.doctor_redis import examine
+
+    return await asyncio.to_thread(examine, url)
 
 
 def _unusable(url: str, error: RotaError) -> Finding:

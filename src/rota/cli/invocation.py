@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import typer
 
 from rota.cli.output import Output
-from rota.clock import SystemClock
 from rota.config import Config, load_config
 from rota.config.urls import masked, scheme_of
 from rota.stores.base import Store
@@ -88,7 +87,7 @@ class Cli:
         file = sqlite_file(url)
         if file is not None and not file.exists():
             self.output.note(f"note: {masked(url)} did not exist; an empty store is made. Another one? Use --store.")
-        store = open_store(url, SystemClock())
+        store = open_store(url)
         await store.open()
         try:
             yield store

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import dead_letters, demo, doctor, runs, schedules, settings, tasks, types, workers
+from rota.cli import dead_letters, demo, doctor, migrate, runs, schedules, settings, tasks, types, workers
 from rota.cli.exits import EPILOGUE
 from rota.cli.invocation import Options, command, group
 
@@ -91,4 +91,5 @@ config = group("config", "The configuration.", root)
 command(config, "show")(settings.show)
 
 command(root, "doctor")(doctor.doctor)
+command(root, "migrate")(migrate.migrate)
 command(root, "demo")(demo.demo)

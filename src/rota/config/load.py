@@ -25,9 +25,9 @@ from rota.config.layers import (
     substituted,
 )
 from rota.config.legacy import modernised
-from rota.config.model import SETTINGS, TASKS, USER_KEY, Config, default_database, warn_of_split
+from rota.config.model import SETTINGS, TASKS, USER_KEY, Config, default_database, default_spool, warn_of_split
 from rota.config.urls import BUS_SCHEMES, DATABASE_SCHEMES, STORE_SCHEMES, check_url, masked
-from rota.config.values import as_bool, as_duration, as_float, as_int, as_text, as_zone, reader_of
+from rota.config.values import as_bool, as_duration, as_float, as_int, as_spool, as_text, as_zone, reader_of
 from rota.core.task_type import (
     KNOWN_OPTIONS,
     RateLimit,
@@ -244,6 +244,7 @@ def _build(reader: _Reader, environ: Mapping[str, str]) -> Config:
     config = Config(
         store_url=store_url,
         database_url=_database(reader, store_url),
+        spool_path=reader.take(("spool",), as_spool, default_spool(store_url)),
         bus_url=reader.take(("bus",), partial(_url, schemes=BUS_SCHEMES), Config.bus_url),
         timezone=timezone,
         enabled=reader.take(("scheduler", "enabled"), as_bool, Config.enabled),

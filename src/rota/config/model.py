@@ -15,7 +15,17 @@ from rota.core.task_type import TaskType, setting_name
 from rota.errors import InvalidConfig
 from rota.keys import UserKeyConfig
 
-__all__ = ["SETTINGS", "TASKS", "USER_KEY", "Config", "Row", "default_database", "warn_of_split"]
+__all__ = [
+    "SETTINGS",
+    "SPOOL_FILE",
+    "TASKS",
+    "USER_KEY",
+    "Config",
+    "Row",
+    "default_database",
+    "default_spool",
+    "warn_of_split",
+]
 
 USER_KEY: Final = "scheduler.user_key_config"
 TASKS: Final = "scheduler.tasks"
@@ -25,6 +35,7 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "store": "store_url",
         "database": "database_url",
         "bus": "bus_url",
+        "spool": "spool_path",
         "timezone": "timezone",
         "lease": "lease_ms",
         "sweep_interval": "sweep_ms",
@@ -34,6 +45,10 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The path of every single setting, and the attribute of `Config` that holds it."""
+
+
+SPOOL_FILE: Final = "rota-spool.db"
+"""The spool unless another file is named: in the working directory."""
 
 
 class Row(NamedTuple):
@@ -51,6 +66,11 @@ def default_database(store_url: str) -> str:
     return "sqlite:///:memory:" if scheme_of(store_url) == "memory" else "sqlite:///rota.db"
 
 
+def default_spool(store_url: str) -> str | None:
+    """Where touches wait while the store is away: nowhere if the store is a file of this host, which never is."""
+    return None if is_local(store_url) else SPOOL_FILE
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """All settings. `load_config` makes one from a file, the environment and flags."""
@@ -58,6 +78,7 @@ class Config:
     store_url: str = "sqlite:///rota.db"
     database_url: str = "sqlite:///rota.db"
     bus_url: str = "local://"
+    spool_path: str | None = None
     timezone: str = "UTC"
     enabled: bool = True
     user_key: UserKeyConfig = field(default_factory=UserKeyConfig)
@@ -137,7 +158,7 @@ def warn_of_split(config: Config) -> Iterator[str]:
     )
 
 
-_UNSET: Final[Mapping[str, str]] = {"max_wait_ms": "4 x interval", "concurrency": "max_concurrent"}
+_UNSET: Final[Mapping[str, str]] = {"spool_path": "off", "max_wait_ms": "4 x interval", "concurrency": "max_concurrent"}
 
 
 def _struct_values(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, str]]:

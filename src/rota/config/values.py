@@ -17,7 +17,18 @@ from rota.core.task_type import did_you_mean
 from rota.errors import InvalidConfig, InvalidInput
 from rota.triggers.zone import zone
 
-__all__ = ["Convert", "as_bool", "as_duration", "as_float", "as_int", "as_names", "as_text", "as_zone", "reader_of"]
+__all__ = [
+    "Convert",
+    "as_bool",
+    "as_duration",
+    "as_float",
+    "as_int",
+    "as_names",
+    "as_spool",
+    "as_text",
+    "as_zone",
+    "reader_of",
+]
 
 Convert = Callable[[object], object]
 
@@ -74,6 +85,15 @@ def as_names(value: object) -> tuple[str, ...]:
         return msgspec.convert(value, tuple[str, ...])
     except msgspec.ValidationError:
         raise InvalidConfig("Use a list of names, like [memory_compression].") from None
+
+
+def as_spool(value: object) -> str | None:
+    """The path of a file, or None for none. YAML reads a plain `off` as false, so that is what it means."""
+    if value is False or (isinstance(value, str) and value.strip().lower() in ("off", "false", "no", "none")):
+        return None
+    if not isinstance(value, str) or not value.strip() or "://" in value or "\0" in value:
+        raise InvalidConfig("Use the path of a file, like 'rota-spool.db', or 'off'.")
+    return as_text(value)
 
 
 def as_zone(value: object) -> str:

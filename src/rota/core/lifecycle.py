@@ -33,9 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from rota.clock import DAY, Instant
@@ -133,7 +132,7 @@ TABLE: Mapping[Event, Mapping[State, State]] = {
 }
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True, gc=False):
     """The outcome of one event on one identity: all of it is written, or none."""
 
     answer: Answer
@@ -211,7 +210,7 @@ def schedule_activity(entry: Entry, activity: Activity, due_at: Instant, task_ty
     step = schedule(entry, new, task_type, now)
     if step.task is None or step.answer is not Answer.OK:
         return step
-    return step._replace(task=replace(step.task, first_activity_at=now, last_activity_at=now))
+    return replace(step, task=replace(step.task, first_activity_at=now, last_activity_at=now))
 
 
 def update(entry: Entry, change: Change, now: Instant) -> Step:
@@ -271,7 +270,7 @@ def claim(entry: Entry, lease: Lease, task_type: TaskType, now: Instant) -> Step
     if task is None or goes_to(Event.CLAIM, task) is None or task.scheduled_at > now:
         return _refuse(entry)
     if task.expires_at is not None and task.expires_at <= now:
-        return end(entry, task_type, now)._replace(answer=Answer.ENDED)
+        return replace(end(entry, task_type, now), answer=Answer.ENDED)
     series = task.series
     if series is None or task.manual or task.fire_at is not None:
         # A retry still belongs to its fire: what passed meanwhile is an overlap, counted when the fire is done with.
@@ -350,7 +349,7 @@ def _snoozed_too_often(entry: Entry, task: Task, settlement: Settlement, task_ty
     step = _leave(entry, task, failed, task_type, now)
     assert step.task is not None
     # Whoever lost the reply repeats the snooze, and must find it.
-    return step._replace(task=replace(step.task, last_outcome=Event.SNOOZE))
+    return replace(step, task=replace(step.task, last_outcome=Event.SNOOZE))
 
 
 def _lost_or_late(task: Task | None, settlement: Settlement) -> Answer:
@@ -725,6 +724,9 @@ def _unclaimed(task: Task, reason: str, now: Instant) -> tuple[RunRecord, ...]:
     series = task.series
     # Fires at or after its end are none of its own.
     until = now if task.expires_at is None else min(now, task.expires_at - 1)
+    once = None if task.trigger is None or series is not None else decode_trigger(task.trigger)
+    if isinstance(once, Once) and once.at <= until and task.attempt == 0 and not task.manual:
+        return _range(task, Span(once.at, once.at, 1), RunStatus.SKIPPED, reason, now)
     if series is None or task.next_fire is None or task.next_fire > until:
         return ()
     span = fires.count_fires(series, task.next_fire - 1, until)

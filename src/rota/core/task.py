@@ -1,6 +1,7 @@
 """The values that the engine moves about: a task, its past, one run of it, and what a caller asks for.
 
-All of them are frozen. Only `core/lifecycle.py` makes a new `Task` out of an old one.
+All of them are frozen. Only `core/lifecycle.py` makes a new `Task` out of an old one. They hold nothing but plain
+values, so no cycle can go through them, and the garbage collector need not look (`gc=False`).
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Identity(NamedTuple):
         return f"{self.task_type}/{self.key}"
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     """One identity's live or finished work.
 
     `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, `fire_at`
@@ -198,7 +199,7 @@ def policy_of(text: str | None) -> Policy:
     return Policy() if text is None else msgspec.json.decode(text, type=Policy)
 
 
-class Past(msgspec.Struct, frozen=True):
+class Past(msgspec.Struct, frozen=True, gc=False):
     """What is remembered of an identity after its task was purged: the cooldown, the breaker, the last claim."""
 
     last_exec_at: Instant | None = None
@@ -218,7 +219,7 @@ class Entry(NamedTuple):
     past: Past
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt, or one range of nominal fires that were not run one by one. `run_id` is given by the store."""
 
     task_type: str
@@ -240,7 +241,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class NewTask(msgspec.Struct, frozen=True, kw_only=True):
+class NewTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A task to be made. Without a trigger it is due at `scheduled_at`, or at once.
 
     `replace` says what happens when the identity is already live: keep it (False) or update it (True, an upsert).
@@ -271,7 +272,7 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True):
         return Identity(self.task_type, self.key)
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """New values for a live task; UNSET leaves a field as it is."""
 
     task_type: str
@@ -289,7 +290,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return Identity(self.task_type, self.key)
 
 
-class Activity(msgspec.Struct, frozen=True, kw_only=True):
+class Activity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A user did something. `at` is when, if that was not now (a spooled touch)."""
 
     task_type: str
@@ -326,7 +327,7 @@ class Renewal(NamedTuple):
         return Identity(self.task_type, self.key)
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a run ended: one of complete, discard, retry, fail, snooze, release.
 
     `after_ms` is the delay that the handler asked for (Retry, Snooze); `chance` in [0, 1) is the luck of the draw for

@@ -25,15 +25,13 @@ __all__ = ["DispatchReport", "Dispatcher", "Slots"]
 
 QUIET_SECONDS = 0.1
 """For so long after a type had nothing due, types that do have work go first."""
-_SHORTEST_PAUSE = 0.02
-_LONGEST_EMPTY_PAUSE = 1.0
 
 log = get_logger("rota.dispatcher")
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchReport:
-    """What one round of claims brought. `next_due_at` and `now` are the store's; `is_full`: no slot is left."""
+    """What one round of claims brought. `next_due_at` lies ahead of `now`, the store's; `is_full`: no slot is left."""
 
     claimed: int = 0
     is_full: bool = False
@@ -85,7 +83,6 @@ class Dispatcher(Duty[DispatchReport]):
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""
         self._due_at: Instant | None = None
-        self._empty_rounds = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,7 +92,6 @@ class Dispatcher(Duty[DispatchReport]):
     def poke(self) -> None:
         """Something became due earlier than was known: whoever was quiet may have work now."""
         self._quiet_until.clear()
-        self._empty_rounds = 0
         self.wake()
 
     def expect(self, next_due_at: Instant | None) -> None:
@@ -122,15 +118,7 @@ class Dispatcher(Duty[DispatchReport]):
         longest = self._slots.check_interval_ms / 1_000
         if report.is_full or report.next_due_at is None:
             return longest
-        ahead = (report.next_due_at - report.now) / 1_000
-        if ahead > 0:
-            return min(ahead, longest)
-        return self._empty_pause(report)
-
-    def _empty_pause(self, report: DispatchReport) -> float:
-        """Due, but not to be had (no permission, no token): ask again soon, then less and less often."""
-        self._empty_rounds = 0 if report.claimed else self._empty_rounds + 1
-        return min(_SHORTEST_PAUSE * 2 ** min(self._empty_rounds, 10), _LONGEST_EMPTY_PAUSE)
+        return min((report.next_due_at - report.now) / 1_000, longest)
 
     async def give_back(self, now: Instant | None = None) -> int:
         """Release what claims took whose reply was lost; how many claims that were."""
@@ -180,11 +168,12 @@ class Dispatcher(Duty[DispatchReport]):
         return satisfied
 
     def _add(self, report: DispatchReport, claimed: Claimed) -> DispatchReport:
-        known, new = report.next_due_at, claimed.next_due_at
+        # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
+        ahead = [at for at in (report.next_due_at, claimed.next_due_at) if at is not None and at > claimed.now]
         return DispatchReport(
             claimed=report.claimed + len(claimed.tasks),
             is_full=not self._free(),
-            next_due_at=min(known, new) if known is not None and new is not None else (known if new is None else new),
+            next_due_at=min(ahead, default=None),
             now=claimed.now,
         )
 

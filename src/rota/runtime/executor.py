@@ -32,12 +32,12 @@ from rota.core.task import Event, Identity, Settlement, Task
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
-from rota.runtime.deadline import within
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
 from rota.runtime.process import run_in_process
 from rota.runtime.running import Running
+from rota.runtime.signals import Signal
 from rota.runtime.threads import Threads
 from rota.runtime.verdict import Cause, Verdict, of_error, of_stop, of_value
 from rota.stores.base import Store
@@ -51,6 +51,7 @@ Settled = Callable[[Task, Event, bool], None]
 """Told about every run that has ended: its task, how, and whether the store took it."""
 
 _RELEASED = Verdict(Event.RELEASE)
+_FAILURES = frozenset({Event.RETRY, Event.FAIL})
 _NO_TYPE = TaskType(name="unknown")
 
 
@@ -66,7 +67,6 @@ class Executor:
         clock: Clock,
         chance: Callable[[], float],
         pulse: Pulse,
-        call_timeout: float = 5.0,
         grace: float = GRACE_SECONDS,
     ) -> None:
         self.grace = grace
@@ -85,7 +85,6 @@ class Executor:
         self._clock = clock
         self._chance = chance
         self._pulse = pulse
-        self._call_timeout = call_timeout
         self._threads = Threads()
         self._has_given_up = False
         self._closed_one = asyncio.Event()
@@ -103,6 +102,8 @@ class Executor:
         self.per_type[task.task_type] += 1
         running.timer = loop.call_later(timeout_ms / 1_000, self.stop_run, running, Cause.TIMEOUT)
         running.job = loop.create_task(self._run(running))
+        if self._is_verbose:
+            self._log.debug("claim", task_type=task.task_type, key=task.key, token=task.token, attempt=task.attempt)
         return running
 
     def stop_run(self, running: Running, cause: Cause) -> None:
@@ -176,7 +177,7 @@ class Executor:
                 verdict = self._cancelled(running, error)
             except (Exception, SystemExit) as error:
                 verdict = of_error(error)
-                self._log_error(running, error)
+                running.error = error
         if running.cause is None:
             return verdict
         return _after_stop(verdict, running.cause) or of_stop(running.cause, running.timeout_ms)
@@ -255,7 +256,8 @@ class Executor:
         failures = 0
         while True:
             try:
-                replies = await within(self._call_timeout, "settle", self._store.settle([settlement]))
+                # The store's own deadline bounds it: a second one for each run would cost as much as the run.
+                replies = await self._store.settle([settlement])
             except StoreUnavailable as error:
                 failures += 1
                 self._pulse.bad("settling", error)
@@ -292,16 +294,10 @@ class Executor:
         if reply.answer not in (Answer.OK, Answer.ALREADY):
             self._log_lost(running)
             return False
-        if self._is_verbose:
-            self._log.debug(
-                "settle",
-                task_type=settlement.task_type,
-                key=settlement.key,
-                token=settlement.token,
-                event_=settlement.event.value,
-                reason=settlement.reason,
-                duration_ms=settlement.duration_ms,
-            )
+        if settlement.event in _FAILURES:
+            self._log_settled(self._log.warning, "run failed", running, settlement)
+        elif self._is_verbose:
+            self._log_settled(self._log.debug, "settle", running, settlement)
         return True
 
     # --- logging ---
@@ -310,10 +306,18 @@ class Executor:
         task = running.task
         self._log.warning("lease lost", task_type=task.task_type, key=task.key, token=task.token, reason="lost")
 
-    def _log_error(self, running: Running, error: BaseException) -> None:
-        task = running.task
-        self._log.warning(
-            "run failed", task_type=task.task_type, key=task.key, token=task.token, reason="error", exc_info=error
+    def _log_settled(self, write: Callable[..., object], event: str, running: Running, settlement: Settlement) -> None:
+        raised = None if isinstance(running.error, Signal) else running.error
+        write(
+            event,
+            task_type=settlement.task_type,
+            key=settlement.key,
+            token=settlement.token,
+            outcome=settlement.event.value,
+            reason=settlement.reason,
+            error=settlement.error,
+            duration_ms=settlement.duration_ms,
+            **({} if raised is None else {"exc_info": raised}),
         )
 
 

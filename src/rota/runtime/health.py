@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rota.clock import Clock
+from rota.clock import Clock, Instant
 
 __all__ = ["Health", "Pulse"]
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a health endpoint shows. `seconds_since_good` is None for a loop that never had a good pass."""
+    """What a health endpoint shows. `seconds_since_good` is None for a loop that never had a good pass.
+
+    `spooled` counts the users whose touches wait on this host's disk; `last_offered_at` is when the store took some.
+    """
 
     ok: bool
     reasons: tuple[str, ...]
     running: int = 0
     abandoned: int = 0
     seconds_since_good: Mapping[str, float | None] | None = None
+    spooled: int = 0
+    last_offered_at: Instant | None = None
 
 
 class Pulse:

@@ -23,6 +23,7 @@ class Running:
         "cause",
         "deserted",
         "entered",
+        "error",
         "held_since",
         "interrupted",
         "job",
@@ -44,6 +45,8 @@ class Running:
         self.entered = False
         """Whether the handler was called. A task that is cancelled before its first step never runs at all."""
         self.interrupted = False
+        self.error: BaseException | None = None
+        """What the handler raised, for the log."""
         self.settling = False
         self.deserted = False
         """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""

@@ -78,7 +78,6 @@ class Worker:
             clock=clock,
             chance=chance,
             pulse=pulse,
-            call_timeout=patience,
             grace=settings.grace_ms / SECOND,
         )
         self._heartbeat = Heartbeat(

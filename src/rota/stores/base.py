@@ -7,7 +7,8 @@ What holds for every verb:
 
 - An item is written whole or not at all, together with its run records, counters and the next due time.
 - Two items of one identity in one call apply in order.
-- A store that cannot answer raises `StoreUnavailable`; an empty answer always means that there is nothing.
+- A store that cannot answer, or does not within 5 s, raises `StoreUnavailable`; an empty answer always means that
+  there is nothing.
 - Every write-back (`renew`, `settle`) carries a token and changes nothing if the token is not the current one.
 
 `renew` blocks and may be called from any thread: the heartbeat runs beside the event loop, so that a handler that
@@ -17,7 +18,8 @@ blocks the loop keeps its lease. Everything else is awaited on the loop that ope
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +32,7 @@ from rota.core.task import (
     Event,
     Identity,
     NewTask,
+    Past,
     Renewal,
     RunRecord,
     RunStatus,
@@ -54,12 +57,15 @@ __all__ = [
     "Instance",
     "Page",
     "Purged",
+    "Restored",
     "RunQuery",
+    "Snapshot",
     "Store",
     "Taken",
     "TaskQuery",
     "Tick",
     "TypeRecord",
+    "page_of",
 ]
 
 T = TypeVar("T")
@@ -171,12 +177,16 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks to list, in (type, key) order. `cursor` is what the last page ended with."""
+    """Which tasks to list, in (type, key) order. `cursor` is what the last page ended with.
+
+    `schedules` leaves only those with a trigger of their own; the global task of a periodic type is none.
+    """
 
     task_type: str | None = None
     status: TaskStatus | None = None
     user_id: str | None = None
     owner: str | None = None
+    schedules: bool = False
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
 
@@ -193,11 +203,41 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = DEFAULT_PAGE
 
 
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a store knows of one identity, to be taken to another store.
+
+    `arrived` names the types it comes after that have completed since its last claim (fan-in).
+    """
+
+    identity: Identity
+    task: Task | None
+    past: Past
+    arrived: tuple[str, ...] = ()
+
+
+class Restored(StrEnum):
+    """What became of a snapshot."""
+
+    MOVED = "moved"
+    ALREADY = "already"
+    """It is there as it was sent: an earlier call has written it."""
+    KEPT = "kept"
+    """The store has a live task of this identity, or knows something newer of it: nothing was written."""
+    UNKNOWN_TYPE = "unknown_type"
+    """The store does not know its type: nothing was written."""
+
+
 class Page(NamedTuple, Generic[T]):
     """One page of a list, and the cursor of the next one (None at the end)."""
 
     items: list[T]
     cursor: str | None
+
+
+def page_of(found: list[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
+    """The page out of what was found when one more than `limit` was asked for."""
+    items = found[:limit]
+    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)
 
 
 class Store(ABC):
@@ -367,3 +407,21 @@ class Store(ABC):
     @abstractmethod
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         """An operator has looked: the failures in a row are forgotten."""
+
+    # --- moving to another store ---
+
+    @abstractmethod
+    async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
+        """A page of everything that is known of identities, in (type, key) order; nothing changes.
+
+        An identity without a task is there too, as long as its past or a completion that it waits for is.
+        """
+
+    @abstractmethod
+    async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
+        """absent, completed, failed, cancelled -> as in the snapshot; running there: released, so pending here.
+
+        Guards: a live task is kept, and so is whatever this store knows that is newer; so restoring again changes
+        nothing. Counters and indexes are right afterwards, limits are not asked, and no token that a snapshot carries
+        is ever handed out here. All snapshots of one call are one step.
+        """

@@ -45,42 +45,71 @@ class Batcher(Generic[Item, Result]):
         size_of: Callable[[Item], int],
         *,
         in_flight: int = 1,
+        patience: float = 5.0,
     ) -> None:
         self._run = run
         self._size_of = size_of
         self._in_flight = in_flight
+        self._patience = patience
+        self._unanswered: deque[tuple[float, asyncio.Future[list[Result]]]] = deque()
+        """Calls by their deadline. All are equally patient, so the order of arrival is the order of deadlines, and
+        one timer does for thousands of callers."""
+        self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[_Call[Item, Result]] = deque()
         self._groups: set[asyncio.Task[None]] = set()
 
-    async def submit(self, items: Sequence[Item], seconds: float) -> list[Result]:
+    async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The results of these items, in order. More than a group's worth is split, each part atomic by itself.
 
-        After `seconds` the caller is told that the store is away; the group goes on.
+        When its patience ends the caller is told that the store is away; the group goes on.
         """
         if len(items) <= MAX_GROUP:
-            return await self._submit(items, seconds)
+            return await self._submit(items)
         results: list[Result] = []
         for start in range(0, len(items), MAX_GROUP):
-            results += await self._submit(items[start : start + MAX_GROUP], seconds)
+            results += await self._submit(items[start : start + MAX_GROUP])
         return results
 
-    async def _submit(self, items: Sequence[Item], seconds: float) -> list[Result]:
+    async def _submit(self, items: Sequence[Item]) -> list[Result]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Result]] = loop.create_future()
         size_of = self._size_of
         size = size_of(items[0]) if len(items) == 1 else sum(map(size_of, items))
         self._waiting.append(_Call(items, size, future))
+        self._watch(loop, future)
         self._start_groups()
-        timer = loop.call_later(seconds, _give_up, future, seconds)
-        try:
-            return await future
-        finally:
-            timer.cancel()
+        return await future
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[list[Result]]) -> None:
+        unanswered = self._unanswered
+        while unanswered and unanswered[0][1].done():
+            unanswered.popleft()
+        unanswered.append((loop.time() + self._patience, future))
+        if self._timer is None:
+            self._timer = loop.call_at(unanswered[0][0], self._give_up, loop)
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Tell everybody whose patience has ended; then watch for the next one."""
+        unanswered = self._unanswered
+        while unanswered and (unanswered[0][1].done() or unanswered[0][0] <= loop.time()):
+            _, future = unanswered.popleft()
+            if not future.done():
+                future.set_exception(
+                    StoreUnavailable(
+                        f"The store did not answer within {self._patience:g} s. "
+                        "Whether the call took effect is unknown."
+                    )
+                )
+        self._timer = loop.call_at(unanswered[0][0], self._give_up, loop) if unanswered else None
 
     async def drain(self) -> None:
         """Until everything that was submitted has been answered."""
         while self._groups:
             await asyncio.wait(self._groups)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._unanswered.clear()
 
     def _start_groups(self) -> None:
         while self._waiting and len(self._groups) < self._in_flight:
@@ -130,10 +159,3 @@ def _answer(future: asyncio.Future[list[Result]], results: list[Result | Excepti
             return
         answers.append(result)
     future.set_result(answers)
-
-
-def _give_up(future: asyncio.Future[list[Result]], seconds: float) -> None:
-    if not future.done():
-        future.set_exception(
-            StoreUnavailable(f"The store did not answer within {seconds:g} s. Whether the call took effect is unknown.")
-        )

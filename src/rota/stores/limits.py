@@ -6,24 +6,28 @@ Everything is checked before the first write, so that one bad item fails alone a
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, policy_of
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
-from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES
+from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES, MAX_TEXT, RunQuery
 from rota.triggers import decode_trigger
 
 __all__ = [
     "check_activity",
     "check_change",
+    "check_cursor",
     "check_identity",
     "check_new",
     "check_page",
     "check_renewal",
+    "check_runs",
     "check_settlement",
     "check_take",
     "size_of",
+    "trimmed",
 ]
 
 _SETTLING = frozenset({Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE})
@@ -100,6 +104,38 @@ def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
 def check_page(limit: int) -> None:
     if not 1 <= limit <= MAX_PAGE:
         raise LimitExceeded(f"A page of {limit} was asked for; 1 to {MAX_PAGE:,} is possible.")
+
+
+def check_cursor(cursor: str) -> Identity:
+    """The identity that a page by (type, key) ended with."""
+    task_type, slash, key = cursor.partition("/")
+    if not slash:
+        raise InvalidInput(f"The cursor {cursor!r} is none of ours. Take it from the last page, unchanged.")
+    return Identity(task_type, key)
+
+
+def check_runs(query: RunQuery) -> None:
+    """Whether a query of the run log makes sense; ids and cursors are numbers as the store wrote them."""
+    check_page(query.limit)
+    if query.run_id is not None and not _is_number(query.run_id):
+        raise InvalidInput(f"{query.run_id!r} is no run id. Take one from `rota run ls`.")
+    if query.cursor is not None and not _is_number(query.cursor):
+        raise InvalidInput(f"The cursor {query.cursor!r} is none of ours. Take it from the last page, unchanged.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def trimmed(settlement: Settlement) -> Settlement:
+    """The settlement with its texts cut to what is kept of them."""
+    if len(settlement.error or "") <= MAX_TEXT and len(settlement.result or "") <= MAX_TEXT:
+        return settlement
+    return replace(settlement, error=_cut(settlement.error), result=_cut(settlement.result))
+
+
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def size_of(item: NewTask | Activity | Change | Settlement | tuple[Event, Identity]) -> int:

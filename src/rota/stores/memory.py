@@ -18,8 +18,9 @@ from rota.clock import Clock, Instant, Millis, SystemClock
 from rota.core.bucket import Bucket
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, Task, TaskStatus
-from rota.stores.base import Beat, Counts, Instance, Page, RunQuery, TaskQuery, TypeRecord
-from rota.stores.limits import check_page
+from rota.keys import GLOBAL_KEY
+from rota.stores.base import Beat, Counts, Instance, Page, RunQuery, TaskQuery, TypeRecord, page_of
+from rota.stores.limits import check_page, check_runs
 from rota.stores.transaction import Completion, Transaction, Written
 from rota.stores.transactional import TransactionalStore
 
@@ -70,7 +71,7 @@ class MemoryStore(TransactionalStore):
         return self._data.find(query)
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
-        check_page(query.limit)
+        check_runs(query)
         return self._data.find_runs(query)
 
     async def counts(self) -> dict[str, Counts]:
@@ -114,6 +115,11 @@ class MemoryTransaction:
         for identity, _, after in changes:
             _put(self.tasks, identity, after.task)
             _put(self.pasts, identity, None if after.past == NO_PAST else after.past)
+
+    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
+        waiting = {identity for identity, types in self._arrived.items() if types}
+        everything = sorted(self.tasks.keys() | self.pasts.keys() | waiting)
+        return [identity for identity in everything if after is None or identity > after][:limit]
 
     def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         lane = [task for task in self._queue(task_type) if task.priority == priority and task.scheduled_at <= now]
@@ -215,6 +221,9 @@ class MemoryTransaction:
         self._last_token += count
         return range(first, first + count)
 
+    def skip_tokens(self, task_type: str, above: int) -> None:
+        self._last_token = max(self._last_token, above)
+
     def pending(self, task_type: str) -> int:
         return self.counters[task_type]["pending"]
 
@@ -276,6 +285,12 @@ class MemoryTransaction:
     def leave(self, instance: str) -> None:
         self._instances.pop(instance, None)
 
+    def drop_instances(self, before: Instant) -> int:
+        silent = [name for name, instance in self._instances.items() if instance.seen_at < before]
+        for name in silent:
+            del self._instances[name]
+        return len(silent)
+
     # --- looking ---
 
     def find(self, query: TaskQuery) -> Page[Task]:
@@ -285,7 +300,7 @@ class MemoryTransaction:
             for identity in sorted(self.tasks)
             if (after is None or identity > after) and _matches(self.tasks[identity], query)
         )
-        return _page(list(islice(matching, query.limit + 1)), query.limit, lambda task: str(task.identity))
+        return page_of(list(islice(matching, query.limit + 1)), query.limit, lambda task: str(task.identity))
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         before = None if query.cursor is None else int(query.cursor)
@@ -294,7 +309,7 @@ class MemoryTransaction:
             for run in reversed(self.run_log)
             if (before is None or int(run.run_id) < before) and _run_matches(run, query)
         )
-        return _page(list(islice(matching, query.limit + 1)), query.limit, lambda run: run.run_id)
+        return page_of(list(islice(matching, query.limit + 1)), query.limit, lambda run: run.run_id)
 
 
 def _put(table: dict[Identity, T], identity: Identity, value: T | None) -> None:
@@ -307,6 +322,7 @@ def _put(table: dict[Identity, T], identity: Identity, value: T | None) -> None:
 def _matches(task: Task, query: TaskQuery) -> bool:
     return (
         (query.task_type is None or task.task_type == query.task_type)
+        and (not query.schedules or (task.trigger is not None and task.key != GLOBAL_KEY))
         and (query.status is None or task.status is query.status)
         and (query.user_id is None or task.user_id == query.user_id)
         and (query.owner is None or task.owner == query.owner)
@@ -321,8 +337,3 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
         and (query.user_id is None or run.user_id == query.user_id)
         and (query.run_id is None or run.run_id == query.run_id)
     )
-
-
-def _page(found: list[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
-    items = found[:limit]
-    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)

@@ -55,6 +55,11 @@ class Transaction(Protocol):
 
     def write(self, changes: Sequence[Written]) -> None: ...
 
+    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
+        """The first identities, in (type, key) order and behind `after`, of which anything is known: a task, a past,
+        or the completion of a type that it comes after. For moving to another store; nothing is locked."""
+        ...
+
     def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         """The first due tasks of a lane, in due order; ones that another transaction holds are passed over."""
         ...
@@ -115,6 +120,10 @@ class Transaction(Protocol):
         """Tokens that were never handed out before and never will be again."""
         ...
 
+    def skip_tokens(self, task_type: str, above: int) -> None:
+        """Hand out no token up to `above` for this type any more: they were handed out by another store."""
+        ...
+
     def pending(self, task_type: str) -> int:
         """The kept counter of pending tasks."""
         ...
@@ -160,3 +169,7 @@ class Transaction(Protocol):
     def instances(self) -> Sequence[Instance]: ...
 
     def leave(self, instance: str) -> None: ...
+
+    def drop_instances(self, before: Instant) -> int:
+        """Forget instances that were last seen before an instant."""
+        ...

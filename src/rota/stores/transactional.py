@@ -16,7 +16,20 @@ from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, 
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable, UnknownTaskType
 from rota.stores import limits, verbs
-from rota.stores.base import Beat, Claimed, ClaimRequest, Purged, Store, Taken, Tick, TypeRecord
+from rota.stores.base import (
+    DEFAULT_PAGE,
+    Beat,
+    Claimed,
+    ClaimRequest,
+    Page,
+    Purged,
+    Restored,
+    Snapshot,
+    Store,
+    Taken,
+    Tick,
+    TypeRecord,
+)
 from rota.stores.batching import Batcher
 from rota.stores.transaction import Transaction
 from rota.stores.work import Work
@@ -26,6 +39,8 @@ __all__ = ["CALL_TIMEOUT", "TransactionalStore"]
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Grouped = TypeVar("Grouped", bound=NewTask | Activity | Change | Settlement | tuple[Event, Identity])
+"""What callers bring to a group."""
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a store call is given up (what it did is then unknown)."""
@@ -40,11 +55,13 @@ class TransactionalStore(Store):
     def __init__(self, *, in_flight: int) -> None:
         self._known_types: set[str] = set()
         self._poked = asyncio.Event()
-        self._schedules = Batcher(self._group(verbs.schedule), limits.size_of, in_flight=in_flight)
-        self._touches = Batcher(self._group(verbs.touch), limits.size_of, in_flight=in_flight)
-        self._updates = Batcher(self._group(verbs.update), limits.size_of, in_flight=in_flight)
-        self._settles = Batcher(self._group(verbs.settle), limits.size_of, in_flight=in_flight)
-        self._asks = Batcher(self._group(verbs.ask), limits.size_of, in_flight=in_flight)
+        self._schedules = Batcher(
+            self._group(verbs.schedule), limits.size_of, in_flight=in_flight, patience=CALL_TIMEOUT
+        )
+        self._touches = self._batcher(verbs.touch, in_flight)
+        self._updates = self._batcher(verbs.update, in_flight)
+        self._settles = self._batcher(verbs.settle, in_flight)
+        self._asks = self._batcher(verbs.ask, in_flight)
 
     # --- what a store brings ---
 
@@ -57,6 +74,9 @@ class TransactionalStore(Store):
         """The same, from any thread."""
 
     # --- grouping ---
+
+    def _batcher(self, verb: Callable[[Work, list[Grouped]], list[Result]], in_flight: int) -> Batcher[Grouped, Result]:
+        return Batcher(self._group(verb), limits.size_of, in_flight=in_flight, patience=CALL_TIMEOUT)
 
     def _group(
         self, verb: Callable[[Work, list[Item]], list[Result]]
@@ -103,7 +123,7 @@ class TransactionalStore(Store):
         if now is not None:
             # A test's own time cannot share a transaction with anybody else's.
             return await self._work(lambda work: verb(work, list(items)), now)
-        return await batcher.submit(items, CALL_TIMEOUT)
+        return await batcher.submit(items)
 
     async def _check_types(self, names: Iterable[str]) -> None:
         unknown = set(names) - self._known_types
@@ -185,7 +205,8 @@ class TransactionalStore(Store):
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         for settlement in settlements:
             limits.check_settlement(settlement)
-        return await self._submit(self._settles, verbs.settle, settlements, now)
+        kept = [limits.trimmed(settlement) for settlement in settlements]
+        return await self._submit(self._settles, verbs.settle, kept, now)
 
     async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         for identity in identities:
@@ -215,3 +236,15 @@ class TransactionalStore(Store):
 
     async def leave(self, instance: str) -> None:
         await self._transact(lambda transaction: transaction.leave(instance))
+
+    # --- moving to another store ---
+
+    async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
+        limits.check_page(limit)
+        after = None if cursor is None else limits.check_cursor(cursor)
+        return await self._work(lambda work: verbs.export(work, after, limit))
+
+    async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
+        for snapshot in snapshots:
+            limits.check_identity(snapshot.identity)
+        return await self._work(lambda work: verbs.restore(work, snapshots), now) if snapshots else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from rota.clock import Instant, Millis
+from rota.clock import HOUR, Instant, Millis
 from rota.core import activity as activities
 from rota.core import bucket as buckets
 from rota.core import lifecycle
@@ -32,7 +32,18 @@ from rota.core.task import (
 )
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import LimitExceeded
-from rota.stores.base import Beat, Claimed, ClaimRequest, Purged, Taken, Tick, TypeRecord
+from rota.stores.base import (
+    Beat,
+    Claimed,
+    ClaimRequest,
+    Page,
+    Purged,
+    Restored,
+    Snapshot,
+    Taken,
+    Tick,
+    TypeRecord,
+)
 from rota.stores.transaction import Completion
 from rota.stores.work import Work
 
@@ -40,12 +51,14 @@ __all__ = [
     "abandon",
     "ask",
     "claim",
+    "export",
     "override_type",
     "prune",
     "pump",
     "put_types",
     "renew",
     "reset_breaker",
+    "restore",
     "schedule",
     "settle",
     "take",
@@ -55,6 +68,8 @@ __all__ = [
 ]
 
 REAP_PAGE = 200
+INSTANCE_TTL: Millis = HOUR
+"""How long an instance that died without a goodbye is still listed."""
 CLAIM_ROUNDS = 20
 """How often a claim looks again after it had to park what it found: a bound on one step's work."""
 
@@ -446,6 +461,7 @@ def prune(work: Work, run_ttl_ms: Millis, limit: int) -> Purged:
     work.finish()
     forgotten = transaction.forget(work.now, limit)
     runs = transaction.drop_runs(work.now - run_ttl_ms, limit)
+    transaction.drop_instances(work.now - INSTANCE_TTL)
     return Purged(len(ending), len(purging), forgotten, runs)
 
 
@@ -487,6 +503,93 @@ def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
     if left is None:
         return Taken(0, buckets.wait_for(bucket, amount, rate))
     return Taken(amount, 0)
+
+
+# --- moving to another store ----------------------------------------------------------------------------------------
+
+
+def export(work: Work, after: Identity | None, limit: int) -> Page[Snapshot]:
+    found = work.transaction.known(after, limit + 1)
+    identities = found[:limit]
+    work.load(identities)
+    snapshots = [_snapshot(work, identity) for identity in identities]
+    return Page(snapshots, str(identities[-1]) if len(found) > limit else None)
+
+
+def _snapshot(work: Work, identity: Identity) -> Snapshot:
+    task, past = work.entry(identity)
+    record = work.types.get(identity.task_type)
+    # Only types that come after others wait for anything: nobody else is asked.
+    follows = record is not None and bool(record.task_type.after)
+    arrived = sorted(work.transaction.arrived(identity)) if follows else ()
+    return Snapshot(identity=identity, task=task, past=past, arrived=tuple(arrived))
+
+
+def restore(work: Work, snapshots: Sequence[Snapshot]) -> list[Restored]:
+    work.load(snapshot.identity for snapshot in snapshots)
+    _skip_tokens(work, snapshots)
+    return [_restore(work, snapshot) for snapshot in snapshots]
+
+
+def _restore(work: Work, snapshot: Snapshot) -> Restored:
+    identity = snapshot.identity
+    if identity.task_type not in work.types:
+        return Restored.UNKNOWN_TYPE
+    here, there = work.entry(identity), Entry(snapshot.task, snapshot.past)
+    if here == there or _is_released(here, there):
+        return Restored.ALREADY if _arrive(work, snapshot) == 0 else Restored.MOVED
+    if _is_taken(here) or _known_until(here) > _known_until(there):
+        return Restored.KEPT
+    work.apply(_settled_down(work, there), identity)
+    _arrive(work, snapshot)
+    return Restored.MOVED
+
+
+def _skip_tokens(work: Work, snapshots: Sequence[Snapshot]) -> None:
+    highest: dict[str, int] = {}
+    for task in (snapshot.task for snapshot in snapshots):
+        if task is not None and task.task_type in work.types:
+            highest[task.task_type] = max(highest.get(task.task_type, 0), task.token, task.last_token)
+    for task_type, token in sorted(highest.items()):
+        if token:
+            work.transaction.skip_tokens(task_type, token)
+
+
+def _is_taken(entry: Entry) -> bool:
+    return entry.task is not None and entry.task.status.is_live
+
+
+def _is_released(here: Entry, there: Entry) -> bool:
+    """Whether a running task was restored before: here it was released from the very run that it has there."""
+    if here.task is None or there.task is None or there.task.status is not TaskStatus.RUNNING:
+        return False
+    return here.task.last_token == there.task.token and here.past == there.past
+
+
+def _known_until(entry: Entry) -> Instant:
+    """The last instant at which something is known to have happened to an identity."""
+    task, past = entry
+    updated_at = 0 if task is None else task.updated_at
+    return max(updated_at, past.last_claimed_at or 0, past.last_exec_at or 0)
+
+
+def _settled_down(work: Work, entry: Entry) -> Step:
+    """The entry as another store can go on with it: nobody there holds the lease of a running task."""
+    task = entry.task
+    if task is None or task.status is not TaskStatus.RUNNING:
+        return Step(Answer.OK, task, entry.past)
+    release = Settlement(
+        task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, reason="moved to another store"
+    )
+    return lifecycle.settle(entry, release, work.type_of(task.task_type), work.now)
+
+
+def _arrive(work: Work, snapshot: Snapshot) -> int:
+    """Completions that have arrived there have arrived here too; how many of them are new."""
+    new = set(snapshot.arrived) - work.transaction.arrived(snapshot.identity) if snapshot.arrived else set[str]()
+    for task_type in sorted(new):
+        work.transaction.arrive(snapshot.identity, task_type)
+    return len(new)
 
 
 # --- shared ---------------------------------------------------------------------------------------------------------

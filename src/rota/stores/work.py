@@ -16,6 +16,7 @@ from rota.stores.transaction import Completion, Transaction, Written
 
 __all__ = ["Work"]
 
+_NOTHING = Entry(None, NO_PAST)
 _TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
 
 
@@ -43,7 +44,7 @@ class Work:
             # Rows are always locked in the same order, so that two groups never wait for each other.
             found = self.transaction.load(sorted(missing))
             for identity in missing:
-                self._before[identity] = self._after[identity] = found.get(identity, Entry(None, NO_PAST))
+                self._before[identity] = self._after[identity] = found.get(identity, _NOTHING)
 
     def adopt(self, entries: Iterable[Entry]) -> list[Task]:
         """Take in entries that the transaction found by other means; the tasks as this step sees them."""

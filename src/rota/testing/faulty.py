@@ -25,6 +25,7 @@ from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, 
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.stores.base import (
+    DEFAULT_PAGE,
     Beat,
     Claimed,
     ClaimRequest,
@@ -32,7 +33,9 @@ from rota.stores.base import (
     Instance,
     Page,
     Purged,
+    Restored,
     RunQuery,
+    Snapshot,
     Store,
     Taken,
     TaskQuery,
@@ -233,3 +236,9 @@ class FaultyStore(Store):
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         await self._do("reset_breaker", lambda: self.store.reset_breaker(identities))
+
+    async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
+        return await self._do("export", lambda: self.store.export(cursor, limit))
+
+    async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
+        return await self._do("restore", lambda: self.store.restore(snapshots, now=now))

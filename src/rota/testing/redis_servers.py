@@ -24,7 +24,7 @@ __all__ = ["RedisClient", "RedisCluster", "RedisServer", "redis_cluster", "redis
 
 HOST = "127.0.0.1"
 SLOTS = 16_384
-START_SECONDS = 20.0
+START_SECONDS = 30.0
 """A server that does not answer after this long will not."""
 CLUSTER_SECONDS = 60.0
 HIGHEST_PORT = 50_000
@@ -74,13 +74,13 @@ class RedisServer:
         assert self._process is not None, "this Redis has been stopped; start() it first"
         return self._process.pid
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start the process; unless told otherwise, wait until it answers."""
+    def start(self, *extra: str, wait: bool = True) -> None:
+        """Start the process, with `extra` settings this time; unless told otherwise, wait until it answers."""
         assert self._process is None, "this Redis is running already"
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  # the command is made here, of a path and numbers
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*self._command, *extra], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         if wait:
             self.wait_until_ready()

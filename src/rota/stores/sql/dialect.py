@@ -44,10 +44,13 @@ class Dialect(Protocol):
 
     def tokens(self, connection: Connection, count: int) -> Sequence[int]: ...
 
+    def skip_tokens(self, connection: Connection, above: int) -> None: ...
+
     def poke(self, connection: Connection) -> None: ...
 
 
 _NEXT_TOKENS = text("UPDATE sequences SET value = value + :count WHERE name = 'token' RETURNING value")
+_SKIP_TOKENS = text("UPDATE sequences SET value = :above WHERE name = 'token' AND value < :above")
 
 
 class Sqlite:
@@ -81,6 +84,9 @@ class Sqlite:
         last = connection.execute(_NEXT_TOKENS, {"count": count}).scalar_one()
         return range(last - count + 1, last + 1)
 
+    def skip_tokens(self, connection: Connection, above: int) -> None:
+        connection.execute(_SKIP_TOKENS, {"above": above})
+
     def poke(self, connection: Connection) -> None:
         """Other processes look at PRAGMA data_version."""
 
@@ -88,6 +94,11 @@ class Sqlite:
 _CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
+# Others may take tokens between the look and the jump. Jumping a million further than needed keeps it a jump forward,
+# whatever they took: a sequence that is set back would hand out a token twice.
+_SKIP_SEQUENCE = text(
+    "SELECT setval('task_token_seq', :above + 1000000) FROM task_token_seq WHERE last_value <= :above"
+)
 _NOTIFY = text("SELECT pg_notify(:channel, '')")
 
 
@@ -121,6 +132,9 @@ class Postgres:
 
     def tokens(self, connection: Connection, count: int) -> Sequence[int]:
         return connection.execute(_TOKENS, {"count": count}).scalars().all()
+
+    def skip_tokens(self, connection: Connection, above: int) -> None:
+        connection.execute(_SKIP_SEQUENCE, {"above": above})
 
     def poke(self, connection: Connection) -> None:
         connection.execute(_NOTIFY, {"channel": self._channel})

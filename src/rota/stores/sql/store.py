@@ -19,9 +19,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from rota.clock import Clock, Millis
 from rota.core.task import Identity, RunRecord, Task
-from rota.errors import InvalidInput, StoreError, StoreUnavailable
-from rota.stores.base import Counts, Instance, Page, RunQuery, TaskQuery
-from rota.stores.limits import check_page
+from rota.errors import StoreError, StoreUnavailable
+from rota.keys import GLOBAL_KEY
+from rota.stores.base import Counts, Instance, Page, RunQuery, TaskQuery, page_of
+from rota.stores.limits import check_cursor, check_page, check_runs
 from rota.stores.sql import tables
 from rota.stores.sql.backend import Backend, backend_for
 from rota.stores.sql.codec import ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, decode_run
@@ -220,15 +221,17 @@ class SqlStore(TransactionalStore):
         if query.status is not None:
             # A literal: a partial index is only taken when its condition can be read in the statement.
             conditions.append(c.status == literal_column(f"'{query.status.value}'"))
+        if query.schedules:
+            conditions += [c.trigger.is_not(None), c.key != GLOBAL_KEY]
         if query.cursor is not None:
             conditions.append(_comes_after(query))
         statement = select(*ENTRY_COLUMNS).where(and_(*conditions)).order_by(c.task_type, c.key).limit(query.limit + 1)
         rows = await self._read(lambda connection: connection.execute(statement).all())
         found = [task for row in rows if (task := decode_entry(row).task) is not None]
-        return _page(found, query.limit, lambda task: str(task.identity))
+        return page_of(found, query.limit, lambda task: str(task.identity))
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
-        check_page(query.limit)
+        check_runs(query)
         c = tables.run_logs.c
         conditions: list[ColumnElement[bool]] = [c.id > 0]
         for column, value in ((c.task_type, query.task_type), (c.key, query.key), (c.user_id, query.user_id)):
@@ -237,12 +240,12 @@ class SqlStore(TransactionalStore):
         if query.status is not None:
             conditions.append(c.status == literal_column(f"'{query.status.value}'"))
         if query.run_id is not None:
-            conditions.append(c.id == _number(query.run_id))
+            conditions.append(c.id == int(query.run_id))
         if query.cursor is not None:
-            conditions.append(c.id < _number(query.cursor))
+            conditions.append(c.id < int(query.cursor))
         statement = select(*RUN_COLUMNS).where(and_(*conditions)).order_by(c.id.desc()).limit(query.limit + 1)
         rows = await self._read(lambda connection: connection.execute(statement).all())
-        return _page([decode_run(row) for row in rows], query.limit, lambda run: run.run_id)
+        return page_of([decode_run(row) for row in rows], query.limit, lambda run: run.run_id)
 
     async def counts(self) -> dict[str, Counts]:
         c = tables.task_counts.c
@@ -261,29 +264,11 @@ class SqlStore(TransactionalStore):
 
 def _comes_after(query: TaskQuery) -> ColumnElement[bool]:
     c = tables.tasks.c
-    task_type, key = _split(query.cursor or "")
+    task_type, key = check_cursor(query.cursor or "")
     if query.task_type == task_type:
         # Within one type the key alone decides, and the index can start right there.
         return c.key > key
     return tuple_(c.task_type, c.key) > tuple_(task_type, key)
-
-
-def _split(cursor: str) -> tuple[str, str]:
-    task_type, slash, key = cursor.partition("/")
-    if not slash:
-        raise InvalidInput(f"The cursor {cursor!r} is none of ours. Take it from the last page, unchanged.")
-    return task_type, key
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise InvalidInput(f"{text!r} is no run id. Take one from `rota run ls`.")
-    return int(text)
-
-
-def _page(found: list[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
-    items = found[:limit]
-    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Connection,
     Executable,
     Table,
+    Text,
     and_,
     bindparam,
     delete,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy import Dialect as SqlDialect
@@ -83,7 +85,12 @@ class SqlTransaction:
         self._dialect.poke(self._connection)
 
     def _all(self, statement: Executable, parameters: Mapping[str, object] | None = None) -> Sequence[Any]:
-        return self._connection.execute(statement, parameters).all()
+        """Plain tuples from the driver's own cursor: nothing here asks a row for a column by name."""
+        result = self._connection.execute(statement, parameters)
+        assert result.cursor is not None
+        rows = result.cursor.fetchall()
+        result.close()
+        return rows
 
     def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
         return [self._entry(row) for row in self._all(statement, parameters)]
@@ -143,6 +150,13 @@ class SqlTransaction:
         if self.new_lanes:
             rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(self.new_lanes)]
             self._connection.execute(_insert_new(self._database, tables.lanes), rows)
+
+    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
+        task_type, key = ("", "") if after is None else after
+        parameters = {"task_type": task_type, "key": key, "limit": limit}
+        # Each index gives its own first ones, and the first of both are among them.
+        found = {Identity(*row) for statement in (_KNOWN, _WAITED_FOR) for row in self._all(statement, parameters)}
+        return sorted(found)[:limit]
 
     def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         parameters = {"task_type": task_type, "priority": priority, "now": now, "limit": limit}
@@ -225,6 +239,10 @@ class SqlTransaction:
     def tokens(self, count: int) -> Sequence[int]:
         return self._dialect.tokens(self._connection, count)
 
+    def skip_tokens(self, task_type: str, above: int) -> None:
+        # One counter serves all types.
+        self._dialect.skip_tokens(self._connection, above)
+
     def pending(self, task_type: str) -> int:
         if task_type not in self._pending:
             self._pending[task_type] = self._connection.execute(_PENDING, {"task_type": task_type}).scalar_one()
@@ -304,6 +322,9 @@ class SqlTransaction:
     def leave(self, instance: str) -> None:
         self._connection.execute(_LEAVE, {"b_instance": instance})
 
+    def drop_instances(self, before: Instant) -> int:
+        return self._connection.execute(_DROP_INSTANCES, {"before": before}).rowcount
+
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
@@ -362,8 +383,23 @@ _ARRIVED = select(_needs.arrived).where(_needs.task_type == bindparam("task_type
 _CLEAR_ARRIVED = delete(tables.after_needs).where(
     _needs.task_type == bindparam("b_type"), _needs.key == bindparam("b_key")
 )
+_BEHIND = tuple_(bindparam("task_type", type_=Text), bindparam("key", type_=Text))
+_KNOWN = (
+    select(_c.task_type, _c.key)
+    .where(tuple_(_c.task_type, _c.key) > _BEHIND)
+    .order_by(_c.task_type, _c.key)
+    .limit(bindparam("limit"))
+)
+_WAITED_FOR = (
+    select(_needs.task_type, _needs.key)
+    .distinct()
+    .where(tuple_(_needs.task_type, _needs.key) > _BEHIND)
+    .order_by(_needs.task_type, _needs.key)
+    .limit(bindparam("limit"))
+)
 _META = select(tables.meta.c.value).where(tables.meta.c.name == bindparam("name"))
 _INSTANCES = select(tables.instances.c.beat, tables.instances.c.seen_at).order_by(tables.instances.c.instance)
+_DROP_INSTANCES = delete(tables.instances).where(tables.instances.c.seen_at < bindparam("before"))
 _LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam("b_instance"))
 
 

@@ -8,6 +8,7 @@ from rota.core.outcome import Answer
 from rota.core.task import Event, TaskStatus, Want
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World
+from rota.triggers import Once, encode_trigger
 
 __all__ = ["TestCancel"]
 
@@ -67,6 +68,16 @@ class TestCancel(Suite):
         world.clock.advance("3h30m")
         await world.ask(Event.CANCEL)
         assert [(row.status, row.reason, row.fires) for row in await world.runs()] == [("skipped", "cancelled", 3)]
+
+    async def test_a_single_time_that_was_due_leaves_a_row(self, world: World, work: TaskType) -> None:
+        await world.created("k", trigger=encode_trigger(Once(world.now + 1_000)))
+        await world.created("later", trigger=encode_trigger(Once(world.now + 60_000)))
+        world.clock.advance("2s")
+        await world.ask(Event.CANCEL)
+        await world.ask(Event.CANCEL, "later")
+        assert [(row.key, row.status, row.reason, row.fires) for row in await world.runs()] == [
+            ("k", "skipped", "cancelled", 1)
+        ]
 
     async def test_what_is_finished_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("k")

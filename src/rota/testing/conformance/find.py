@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rota.core.task import Event, Identity, NewTask, RunStatus, TaskStatus
 from rota.core.task_type import TaskType
 from rota.errors import LimitExceeded
+from rota.keys import GLOBAL_KEY
 from rota.stores.base import MAX_PAGE, RunQuery, TaskQuery
 from rota.testing.conformance.world import WORK, Suite, World, hourly
 
@@ -136,6 +137,14 @@ class TestKeys(Suite):
             assert (task.key, task.status) == (key, TaskStatus.COMPLETED)
             (run,) = await world.runs(key)
             assert run.key == key
+
+    async def test_schedules_alone(self, world: World, work: TaskType) -> None:
+        """A schedule has a trigger of its own; the global task of a periodic type is none."""
+        await world.schedule("plain")
+        await world.series("weekly")
+        await world.series(GLOBAL_KEY)
+        page = await world.store.find(TaskQuery(schedules=True))
+        assert [task.key for task in page.items] == ["weekly"]
 
 
 class TestRuns(Suite):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.clock import HOUR, SECOND
+from rota.clock import DAY, HOUR, SECOND
 from rota.core.lifecycle import MAX_CRASHES
 from rota.core.outcome import Answer
 from rota.core.task import Event, NewTask, RunStatus, TaskStatus
@@ -166,3 +166,13 @@ class TestTick(Suite):
         await world.store.leave("i1")
         await world.store.leave("never-seen")
         assert [instance.beat.instance for instance in await world.store.instances()] == ["i2"]
+
+    async def test_one_that_died_without_a_goodbye_is_forgotten_after_an_hour(self, world: World) -> None:
+        await world.tick("dead")
+        world.clock.advance("59m")
+        await world.store.prune(DAY, now=world.now)
+        assert len(await world.store.instances()) == 1
+        world.clock.advance("2m")
+        await world.tick("alive")
+        await world.store.prune(DAY, now=world.now)
+        assert [instance.beat.instance for instance in await world.store.instances()] == ["alive"]

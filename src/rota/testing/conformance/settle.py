@@ -12,6 +12,7 @@ from rota.core.outcome import Answer
 from rota.core.task import Event, NewTask, RunStatus, Settlement, TaskStatus
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.errors import InvalidInput
+from rota.stores.base import MAX_TEXT
 from rota.testing.conformance.world import WORK, Suite, World
 
 __all__ = ["TestComplete", "TestFencing", "TestLostReplies", "TestRetry", "TestSnoozeAndRelease"]
@@ -73,6 +74,14 @@ class TestComplete(Suite):
         await world.run(Event.COMPLETE)
         counts = await world.counts()
         assert (counts.succeeded_total, counts.errored_total, counts.created_total) == (1, 1, 1)
+
+    async def test_long_texts_are_cut(self, world: World, work: TaskType) -> None:
+        """Kept up to a limit and marked as cut; no character is split."""
+        await world.schedule("k")
+        await world.run(Event.COMPLETE, result="é" * 3 * MAX_TEXT, error="x" * MAX_TEXT)
+        task = await world.there("k")
+        assert task.result == "é" * (MAX_TEXT - 1) + "…"
+        assert task.error == "x" * MAX_TEXT
 
 
 class TestRetry(Suite):

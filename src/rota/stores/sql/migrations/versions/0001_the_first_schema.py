@@ -14,6 +14,10 @@ SET_ASIDE = "status = 'failed' OR status = 'paused' OR status = 'cancelled'"
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
+def _partial(name: str, table: str, columns: list[str], where: str) -> None:
+    op.create_index(name, table, columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+
+
 def upgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         op.execute(sa.schema.CreateSequence(sa.Sequence("task_token_seq")))
@@ -113,70 +117,21 @@ def upgrade() -> None:
         sa.Column("forget_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("task_type", "key", name=op.f("pk_scheduled_tasks")),
     )
-    with op.batch_alter_table("scheduled_tasks") as batch_op:
-        batch_op.create_index(
-            "ix_tasks_expires",
-            ["expires_at"],
-            unique=False,
-            sqlite_where=sa.text("expires_at IS NOT NULL"),
-            postgresql_where=sa.text("expires_at IS NOT NULL"),
-        )
-        batch_op.create_index(
-            "ix_tasks_forget",
-            ["forget_at"],
-            unique=False,
-            sqlite_where=sa.text("status IS NULL"),
-            postgresql_where=sa.text("status IS NULL"),
-        )
-        batch_op.create_index(
-            "ix_tasks_lane",
-            ["task_type", "priority", "scheduled_at", "key"],
-            unique=False,
-            sqlite_where=sa.text("status = 'pending' AND parked = 0"),
-            postgresql_where=sa.text("status = 'pending' AND parked = 0"),
-        )
-        batch_op.create_index(
-            "ix_tasks_lease",
-            ["lease_until"],
-            unique=False,
-            sqlite_where=sa.text("status = 'running'"),
-            postgresql_where=sa.text("status = 'running'"),
-        )
-        batch_op.create_index(
-            "ix_tasks_owner",
-            ["owner", "task_type", "key"],
-            unique=False,
-            sqlite_where=sa.text("owner IS NOT NULL"),
-            postgresql_where=sa.text("owner IS NOT NULL"),
-        )
-        batch_op.create_index(
-            "ix_tasks_purge",
-            ["purge_at"],
-            unique=False,
-            sqlite_where=sa.text("purge_at IS NOT NULL"),
-            postgresql_where=sa.text("purge_at IS NOT NULL"),
-        )
-        batch_op.create_index(
-            "ix_tasks_serial",
-            ["task_type", "serial", "status"],
-            unique=False,
-            sqlite_where=sa.text("serial IS NOT NULL"),
-            postgresql_where=sa.text("serial IS NOT NULL"),
-        )
-        batch_op.create_index(
-            "ix_tasks_set_aside",
-            ["status", "task_type", "key"],
-            unique=False,
-            sqlite_where=sa.text(SET_ASIDE),
-            postgresql_where=sa.text(SET_ASIDE),
-        )
-        batch_op.create_index(
-            "ix_tasks_user",
-            ["user_id", "task_type", "key"],
-            unique=False,
-            sqlite_where=sa.text("user_id IS NOT NULL"),
-            postgresql_where=sa.text("user_id IS NOT NULL"),
-        )
+    _partial("ix_tasks_expires", "scheduled_tasks", ["expires_at"], "expires_at IS NOT NULL")
+    _partial("ix_tasks_forget", "scheduled_tasks", ["forget_at"], "status IS NULL")
+    _partial(
+        "ix_tasks_lane",
+        "scheduled_tasks",
+        ["task_type", "priority", "scheduled_at", "key"],
+        "status = 'pending' AND parked = 0",
+    )
+    _partial("ix_tasks_lease", "scheduled_tasks", ["lease_until"], "status = 'running'")
+    _partial("ix_tasks_owner", "scheduled_tasks", ["owner", "task_type", "key"], "owner IS NOT NULL")
+    _partial("ix_tasks_purge", "scheduled_tasks", ["purge_at"], "purge_at IS NOT NULL")
+    _partial("ix_tasks_schedules", "scheduled_tasks", ["task_type", "key"], "trigger IS NOT NULL")
+    _partial("ix_tasks_serial", "scheduled_tasks", ["task_type", "serial", "status"], "serial IS NOT NULL")
+    _partial("ix_tasks_set_aside", "scheduled_tasks", ["status", "task_type", "key"], SET_ASIDE)
+    _partial("ix_tasks_user", "scheduled_tasks", ["user_id", "task_type", "key"], "user_id IS NOT NULL")
 
     op.create_table(
         "sequences",
@@ -229,15 +184,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_task_run_logs")),
         sqlite_autoincrement=True,
     )
-    with op.batch_alter_table("task_run_logs") as batch_op:
-        batch_op.create_index(
-            "ix_runs_not_ok",
-            ["status", "id"],
-            unique=False,
-            sqlite_where=sa.text("status <> 'success'"),
-            postgresql_where=sa.text("status <> 'success'"),
-        )
-        batch_op.create_index("ix_runs_task", ["task_type", "key", "id"], unique=False)
+    _partial("ix_runs_not_ok", "task_run_logs", ["status", "id"], "status <> 'success'")
+    op.create_index("ix_runs_task", "task_run_logs", ["task_type", "key", "id"])
 
     op.create_table(
         "task_types",

@@ -1,0 +1,294 @@
+"""The spool: while the store is away, touches wait on this host's disk, and are offered when it is back.
+
+A touch that the store does not answer within 250 ms is written to the spool's file and answered `spooled`. From then on
+touches go there at once, until the store has answered an offer. Nothing is run here, so nothing can run twice:
+
+- An offer says when the user was last active. The store answers `coalesced` if that lies before the identity's last
+  claim: whatever ran meanwhile has dealt with it. So a touch whose reply was lost, or an offer that is made twice,
+  makes no second task.
+- A row is removed only after the store has answered for it, and only if it was not touched again meanwhile.
+
+Times in the file are this host's. They are moved to the store's clock when they are offered, since that one rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
+
+from rota.clock import Clock, Instant, Millis
+from rota.config.urls import masked
+from rota.core.outcome import Touched, TouchOutcome
+from rota.core.task import Activity
+from rota.errors import RotaError, StoreUnavailable
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Health, Pulse
+from rota.runtime.spool_file import SpooledTouch, SpoolFile
+from rota.stores.base import Store
+from rota.stores.limits import check_activity
+
+__all__ = ["PATIENCE", "PERIOD_SECONDS", "Offered", "Offerer", "Spool", "spool_at"]
+
+PATIENCE: Final = 0.25
+"""Seconds that a touch waits for the store."""
+PERIOD_SECONDS: Final = 5.0
+"""How often an idle process looks whether another one has left something in the file."""
+PAGE: Final = 200
+
+log: FilteringBoundLogger = structlog.get_logger("rota.spool")
+
+Connected = Callable[[], Store | None]
+"""The store if it is open and ready, without waiting."""
+Ready = Callable[[], Awaitable[Store]]
+"""The store, connected first if need be."""
+
+
+class Offered(NamedTuple):
+    """One pass over the file: rows that the store has answered for, and rows that it would not take."""
+
+    taken: int
+    refused: int
+
+
+def spool_at(path: str, store_url: str, connected: Connected, ready: Ready, *, clock: Clock) -> Spool:
+    """The spool in a file, for the store of a URL."""
+    return Spool(SpoolFile(Path(path), _place(store_url)), connected, ready, clock=clock)
+
+
+def _place(url: str) -> str:
+    """What tells one store from another. Users and passwords change, and do not belong on a disk."""
+    scheme, _, rest = masked(url).partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
+class Spool:
+    """Takes touches, to the store or to the disk. `start` offers what waits there, until `close`."""
+
+    def __init__(
+        self,
+        file: SpoolFile,
+        connected: Connected,
+        ready: Ready,
+        *,
+        clock: Clock,
+        chance: Callable[[], float] = random.random,
+        patience: float = PATIENCE,
+        call_timeout: float = 5.0,
+    ) -> None:
+        self.last_offered_at: Instant | None = None
+        """When the store last answered for a row."""
+        self._file = file
+        self._connected = connected
+        self._ready = ready
+        self._clock = clock
+        self._chance = chance
+        self._patience = patience
+        self._call_timeout = call_timeout
+        self._away: str | None = None
+        self._full: str | None = None
+        self._refused: str | None = None
+        self._objection: str | None = None
+        self._calls: set[asyncio.Task[Touched]] = set()
+        self._offerer: Offerer | None = None
+        self._offering: asyncio.Task[None] | None = None
+
+    # --- what others see ---
+
+    @property
+    def spooled(self) -> int:
+        """How many identities wait."""
+        return self._file.rows
+
+    @property
+    def is_away(self) -> bool:
+        """Whether touches go to the disk at once, because the store did not answer the last time."""
+        return self._away is not None
+
+    def reasons(self) -> list[str]:
+        """What a person should look at, one sentence each."""
+        away = self._away and f"Touches are spooled to {self._file.path}, {self.spooled} users wait. {self._away}"
+        return [reason for reason in (away, self._full, self._refused) if reason]
+
+    def seen_in(self, health: Health) -> Health:
+        """The health of a process that has this spool."""
+        reasons = (*health.reasons, *self.reasons())
+        return dataclasses.replace(
+            health,
+            ok=health.ok and not reasons,
+            reasons=reasons,
+            spooled=self.spooled,
+            last_offered_at=self.last_offered_at,
+        )
+
+    # --- its life ---
+
+    def start(self) -> None:
+        """Offer what waits, in the background of this event loop. Starting again is harmless."""
+        if self._offering is None:
+            self._file.check()
+            self._offerer = Offerer(self, pulse=Pulse(self._clock), chance=self._chance)
+            self._offering = asyncio.get_running_loop().create_task(self._offerer.run(), name="rota-spool")
+
+    async def close(self) -> None:
+        """Stop offering and let go of the file. What waits there is offered by the next process, or after a start."""
+        offering, self._offering = self._offering, None
+        tasks = [*self._calls, *([] if offering is None else [offering])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._file.close()
+
+    # --- touches ---
+
+    async def touch(self, activity: Activity) -> Touched:
+        """The store's answer, or `spooled`. If the disk will not take it either: `StoreUnavailable`."""
+        if self._away is None:
+            try:
+                return await self._send(activity)
+            except StoreUnavailable as error:
+                self._lost_the_store(error)
+        return await self._keep(activity)
+
+    async def _send(self, activity: Activity) -> Touched:
+        store = self._connected()
+        if store is not None:
+            # The group that it has joined goes on without it: giving up here cancels nothing.
+            return (await within(self._patience, "touch", store.touch([activity])))[0]
+        call = asyncio.get_running_loop().create_task(self._connect_and_send(activity))
+        self._calls.add(call)
+        call.add_done_callback(self._call_is_done)
+        await asyncio.wait([call], timeout=self._patience)
+        if not call.done():
+            raise StoreUnavailable(f"The store did not answer within {self._patience:g} s. Check that it is up.")
+        return call.result()
+
+    async def _connect_and_send(self, activity: Activity) -> Touched:
+        store = await self._ready()
+        return (await store.touch([activity]))[0]
+
+    def _call_is_done(self, call: asyncio.Task[Touched]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # looked at: the caller was answered long ago
+
+    async def _keep(self, activity: Activity) -> Touched:
+        check_activity(activity)
+        try:
+            await self._file.put(activity, self._clock.now())
+        except StoreUnavailable as error:
+            self._full = str(error)
+            raise StoreUnavailable(f"The touch was not taken. {self._away} {error}") from error
+        finally:
+            # Also when the disk is full: the store must be asked whether it is back.
+            self._ask_again()
+        self._full = None
+        return Touched(TouchOutcome.SPOOLED, None, 0)
+
+    def _ask_again(self) -> None:
+        self.start()
+        if self._offerer is not None:
+            self._offerer.wake()
+
+    def _lost_the_store(self, error: StoreUnavailable) -> None:
+        if self._away is None:
+            log.warning("store away", spool=str(self._file.path), error=str(error))
+        self._away = str(error)
+
+    def _found_the_store(self) -> None:
+        if self._away is not None:
+            log.info("store back", spooled=self.spooled)
+        self._away = self._full = None
+
+    # --- offers ---
+
+    async def offer(self, now: Instant | None = None) -> Offered:
+        """One pass over everything that waits. The store's silence ends it; nothing is lost by that."""
+        if self._away is None and await self._file.is_empty():
+            self._refused = None
+            return Offered(0, 0)
+        store = await self._ready()
+        ahead_ms = await self._ahead(store)
+        total = Offered(0, 0)
+        self._objection = None
+        await self._file.count()
+        page = await self._file.page(None, PAGE)
+        while page:
+            answered = await self._hand_over(store, page, ahead_ms, now)
+            self._found_the_store()
+            total = Offered(total.taken + len(answered), total.refused + len(page) - len(answered))
+            page = await self._file.page(page[-1].activity.identity, PAGE)
+        self._found_the_store()
+        self._report(total)
+        return total
+
+    async def _ahead(self, store: Store) -> Millis:
+        """How far the store's clock is ahead of this one's, or a little more: an activity that seems too late by the
+        time of a round trip costs at most a run, one that seems too early would be forgotten."""
+        asked_at = self._clock.now()
+        return await within(self._call_timeout, "now", store.now()) - asked_at
+
+    async def _hand_over(
+        self, store: Store, page: Sequence[SpooledTouch], ahead_ms: Millis, now: Instant | None
+    ) -> list[SpooledTouch]:
+        """Offer one page; the rows that the store has answered for, which are removed."""
+        activities = [replace(row.activity, at=row.last_at + ahead_ms) for row in page]
+        outcomes = await self._offer(store, activities, now)
+        # A type that is full has no room now, but may have later; whoever was told `spooled` counts on it.
+        done = [
+            row
+            for row, outcome in zip(page, outcomes, strict=True)
+            if outcome is not None and outcome is not TouchOutcome.FULL
+        ]
+        if done:
+            await self._file.remove(done)
+            self.last_offered_at = self._clock.now()
+        return done
+
+    async def _offer(self, store: Store, activities: list[Activity], now: Instant | None) -> list[TouchOutcome | None]:
+        """What the store says to each; None for one that it refuses."""
+        try:
+            touched = await within(self._call_timeout, "touch", store.touch(activities, now=now))
+        except StoreUnavailable:
+            raise
+        except RotaError as error:
+            if len(activities) == 1:
+                log.warning("spooled touch refused", task_type=activities[0].task_type, error=str(error))
+                self._objection = str(error)
+                return [None]
+            # One of them spoils the group. Each by itself.
+            return [(await self._offer(store, [activity], now))[0] for activity in activities]
+        return [one.outcome for one in touched]
+
+    def _report(self, total: Offered) -> None:
+        why = self._objection or "Their type has as many pending tasks as it may have."
+        refused = f"{total.refused} touches wait in {self._file.path}: the store would not take them. {why}"
+        self._refused = refused if total.refused else None
+        if total.taken:
+            log.info("spool offered", taken=total.taken, refused=total.refused)
+
+
+class Offerer(Duty[Offered]):
+    """Offers what waits: again and again while the store is away, every few seconds otherwise."""
+
+    name = "spool"
+
+    def __init__(self, spool: Spool, *, pulse: Pulse, chance: Callable[[], float]) -> None:
+        super().__init__(pulse, chance)
+        self._spool = spool
+
+    async def run_once(self, now: Instant | None = None) -> Offered:
+        return await self._spool.offer(now)
+
+    def pause_after(self, report: Offered) -> float:
+        return PERIOD_SECONDS

@@ -1,0 +1,5 @@
+"""The Redis store, for many instances."""
+
+from rota.stores.redis.store import RedisStore
+
+__all__ = ["RedisStore"]

@@ -1,0 +1,270 @@
+"""The connection to Redis: what a URL names, and how a command or a script is sent.
+
+Two clients share one address: one on the event loop, for the verbs that thousands of callers use at once, and a blocking
+one for the heartbeat and for units of work on threads. Neither repeats a command by itself, because a script that was
+cut off may have run.
+
+A socket is never abandoned in the middle of a reply: each call is a task of its own with a deadline of its own, and a
+caller that goes away leaves it to be read to its end. The number of calls under way is bounded, and so is the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from redis.asyncio import Redis as LoopRedis
+from redis.asyncio import RedisCluster as LoopCluster
+from redis.asyncio.connection import BlockingConnectionPool as LoopPool
+from redis.asyncio.retry import Retry as LoopRetry
+from redis.asyncio.sentinel import Sentinel as LoopSentinel
+from redis.backoff import NoBackoff
+from redis.connection import BlockingConnectionPool
+from redis.exceptions import NoScriptError, RedisError
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from redis import Redis, RedisCluster
+from rota.errors import StoreUnavailable
+from rota.stores.redis.address import Address
+from rota.stores.redis.source import Script, script
+
+__all__ = ["CALL_SECONDS", "Server"]
+
+T = TypeVar("T")
+
+CALL_SECONDS = 5.0
+"""How long a command may take; its outcome is unknown afterwards."""
+
+LOOP_CALLS = 16
+"""How many calls of the event loop are under way at most, and so how many connections it has."""
+THREAD_CONNECTIONS = 8
+
+
+class _Client(Protocol):
+    def execute_command(self, *args: Any) -> Any: ...
+
+    def pipeline(self, transaction: bool = False) -> Any: ...
+
+
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+class Server:
+    """One Redis, Sentinel group or Cluster."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.name = address.name
+        self._blocking: _Client | None = None
+        self._loop: _Client | None = None
+        self._slots = asyncio.Semaphore(LOOP_CALLS)
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._making = threading.Lock()
+
+    # --- coming and going ---
+
+    def open(self) -> None:
+        """Make the clients; they connect when they are first used."""
+        self._slots = asyncio.Semaphore(LOOP_CALLS)
+        self._loop = _loop_client(self.address)
+
+    async def close(self) -> None:
+        if self._calls:
+            await asyncio.wait(self._calls)
+        loop, self._loop = self._loop, None
+        blocking, self._blocking = self._blocking, None
+        if loop is not None:
+            await cast("LoopRedis", loop).aclose()
+        if blocking is not None:
+            cast("_Closing", blocking).close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
+    # --- on the event loop ---
+
+    async def command(self, *args: str | int | bytes) -> Any:
+        client = self._loop_or_refuse()
+        return await self._shielded(lambda: client.execute_command(*args))
+
+    async def many(self, commands: Sequence[Sequence[str | int | bytes]]) -> list[Any]:
+        """Several commands in one round trip, not atomic. On a Cluster they go where their keys are."""
+        if not commands:
+            return []
+        client = self._loop_or_refuse()
+
+        async def run() -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return await pipeline.execute()
+
+        return await self._shielded(run)
+
+    async def run(self, name: str, key: str, args: Sequence[str | bytes]) -> Any:
+        """A script; `key` says which node it runs on."""
+        client = self._loop_or_refuse()
+        wanted = script(name)
+
+        async def run() -> Any:
+            try:
+                return await client.execute_command("EVALSHA", wanted.digest, 1, key, *args)
+            except NoScriptError:
+                return await client.execute_command("EVAL", wanted.text, 1, key, *args)
+
+        return await self._shielded(run)
+
+    async def _shielded(self, make: Callable[[], Awaitable[T]]) -> T:
+        await self._slot()
+        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(_coroutine(make))
+        self._calls.add(task)
+        task.add_done_callback(self._call_is_done)
+        done, _ = await asyncio.wait([task], timeout=CALL_SECONDS)
+        if not done:
+            raise self._late()
+        try:
+            return task.result()
+        except (RedisError, OSError) as error:
+            raise self.away(error) from error
+
+    async def _slot(self) -> None:
+        """Whoever gives up while waiting here has sent nothing."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._late() from None
+
+    def _call_is_done(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        self._slots.release()
+        if not task.cancelled():
+            # Looked at here, because the caller may have gone: an error that comes later is nobody's surprise.
+            task.exception()
+
+    def _loop_or_refuse(self) -> _Client:
+        if self._loop is None:
+            raise self._closed()
+        return self._loop
+
+    # --- on any thread ---
+
+    def command_blocking(self, *args: str | int | bytes) -> Any:
+        return self._guarded(lambda client: client.execute_command(*args))
+
+    def many_blocking(self, commands: Sequence[Sequence[str | int | bytes]]) -> list[Any]:
+        if not commands:
+            return []
+
+        def run(client: _Client) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return pipeline.execute()
+
+        return self._guarded(run)
+
+    def run_blocking(self, name: str, key: str, args: Sequence[str | bytes]) -> Any:
+        wanted = script(name)
+        return self._guarded(lambda client: _evaluate(client, wanted, key, args))
+
+    def _guarded(self, function: Callable[[_Client], T]) -> T:
+        if self._loop is None:
+            raise self._closed()
+        try:
+            return function(self._blocking_client())
+        except (RedisError, OSError) as error:
+            raise self.away(error) from error
+
+    def _blocking_client(self) -> _Client:
+        with self._making:
+            if self._blocking is None:
+                self._blocking = _blocking_client(self.address)
+            return self._blocking
+
+    # --- what can be said ---
+
+    def away(self, error: Exception) -> StoreUnavailable:
+        """Every error of Redis means the same: it cannot do it now. READONLY, MISCONF and LOADING pass, too."""
+        cause = str(error).strip() or type(error).__name__
+        return StoreUnavailable(f"The store {self.name} cannot be used right now: {cause}")
+
+    def _late(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"The store {self.name} did not answer within {CALL_SECONDS:g} s. Whether the call took effect is unknown."
+        )
+
+    def _closed(self) -> StoreUnavailable:
+        return StoreUnavailable(f"The store {self.name} is not open. Use it inside `async with`, or open it first.")
+
+    def listening_client(self) -> LoopRedis:
+        """A client of its own for a subscription, which holds its connection for long."""
+        if self.address.kind == "cluster":
+            host, port = self.address.hosts[0]
+            return LoopRedis(host=host, port=port, **_options(self.address, LoopRetry))
+        return cast("LoopRedis", _loop_client(self.address))
+
+
+def _evaluate(client: _Client, wanted: Script, key: str, args: Sequence[str | bytes]) -> Any:
+    try:
+        return client.execute_command("EVALSHA", wanted.digest, 1, key, *args)
+    except NoScriptError:
+        return client.execute_command("EVAL", wanted.text, 1, key, *args)
+
+
+def _coroutine(make: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+    async def run() -> T:
+        return await make()
+
+    return run()
+
+
+# --- clients --------------------------------------------------------------------------------------------------------
+
+
+def _options(address: Address, retry: type[Retry] | type[LoopRetry]) -> dict[str, Any]:
+    """No command is ever repeated by the driver: a script whose reply was lost may have run."""
+    return {
+        **address.options,
+        "socket_timeout": CALL_SECONDS,
+        "socket_connect_timeout": CALL_SECONDS,
+        "retry": retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+
+
+def _loop_client(address: Address) -> _Client:
+    options = _options(address, LoopRetry)
+    match address.kind:
+        case "cluster":
+            host, port = address.hosts[0]
+            client: Any = LoopCluster(host=host, port=port, max_connections=LOOP_CALLS, **options)
+        case "sentinel":
+            sentinel = LoopSentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
+            client = sentinel.master_for(address.service)
+        case _:
+            pool = LoopPool.from_url(address.plain_url, max_connections=LOOP_CALLS, timeout=CALL_SECONDS, **options)
+            client = LoopRedis.from_pool(pool)
+    return cast("_Client", client)
+
+
+def _blocking_client(address: Address) -> _Client:
+    options = _options(address, Retry)
+    match address.kind:
+        case "cluster":
+            host, port = address.hosts[0]
+            client: Any = RedisCluster(host=host, port=port, **options)
+        case "sentinel":
+            sentinel = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
+            client = sentinel.master_for(address.service)
+        case _:
+            pool = BlockingConnectionPool.from_url(
+                address.plain_url, max_connections=THREAD_CONNECTIONS, timeout=CALL_SECONDS, **options
+            )
+            client = Redis.from_pool(pool)
+    return cast("_Client", client)

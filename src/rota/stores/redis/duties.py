@@ -1,0 +1,211 @@
+"""What keeps the store tidy: sweeping, pruning and pumping, over all types.
+
+Each duty first looks where something is to be done, over all types at once, and then does it in one step per type. What
+it found may have changed by then: every step looks again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from rota.clock import Instant, Millis
+from rota.core import lifecycle
+from rota.core.lifecycle import Step
+from rota.core.outcome import Answer
+from rota.core.task import Identity, Task
+from rota.stores import verbs
+from rota.stores.base import Beat, Purged, Tick
+from rota.stores.redis.looking import decode_rows
+from rota.stores.redis.scripts import Scripts, Swept
+from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction, decode_types, type_commands
+from rota.stores.transaction import Completion
+from rota.stores.work import Work
+
+__all__ = ["prune", "pump", "tick"]
+
+T = TypeVar("T")
+
+
+class Steps(Protocol):
+    """What a duty needs of the store: one unit of work on one type."""
+
+    async def work_on(
+        self,
+        name: str,
+        verb: Callable[[Work], T],
+        now: Instant | None = None,
+        make: Callable[[], RedisTransaction] | None = None,
+    ) -> T: ...
+
+
+# --- tick -----------------------------------------------------------------------------------------------------------
+
+
+async def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) -> Tick:
+    ticked = await scripts.tick(beat, None, now)
+    reaped: list[tuple[Instant, Task]] = []
+    for swept in ticked.swept:
+        reaped += await _sweep(steps, swept, now)
+    next_due_at = ticked.next_due_at
+    if any(swept.expired or swept.idle for swept in ticked.swept):
+        # What was reaped or un-parked is due again: look once more.
+        next_due_at = (await scripts.tick(beat, None, now)).next_due_at
+    reaped.sort(key=lambda pair: (pair[0], pair[1].identity))
+    return Tick([task for _, task in reaped], sum(swept.extended for swept in ticked.swept), next_due_at, ticked.now)
+
+
+async def _sweep(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
+    name = swept.task_type
+    deadlines = {Identity(name, key): at for key, at in swept.expired}
+    found: list[tuple[Instant, Task]] = []
+    if deadlines:
+        tasks = await steps.work_on(name, lambda work: _reap(work, list(deadlines)), now)
+        found = [(deadlines[task.identity], task) for task in tasks]
+    if swept.idle:
+        await steps.work_on(name, lambda work: work.unpark([(name, serial) for serial in swept.idle]), now)
+    return found
+
+
+def _reap(work: Work, identities: Sequence[Identity]) -> list[Task]:
+    return _step(work, identities, lambda task: lifecycle.reap(work.entry(task.identity), _type(work, task), work.now))
+
+
+def _step(work: Work, identities: Sequence[Identity], step_of: Callable[[Task], Step]) -> list[Task]:
+    """One step of the lifecycle on each that is still there; those that it was possible for, as they are now."""
+    work.load(identities)
+    stepped: list[Task] = []
+    for identity in identities:
+        task = work.entry(identity).task
+        if task is None:
+            continue
+        step = step_of(task)
+        if step.answer is Answer.OK:
+            work.apply(step, identity)
+            stepped.append(step.task or task)
+    return stepped
+
+
+def _type(work: Work, task: Task) -> Any:
+    return work.type_of(task.task_type)
+
+
+# --- prune ----------------------------------------------------------------------------------------------------------
+
+
+async def prune(
+    steps: Steps, scripts: Scripts, names: Sequence[str], run_ttl_ms: Millis, limit: int, now: Instant
+) -> Purged:
+    expired = await _first(scripts, names, ["expires"], now, limit)
+    over = await _first(scripts, names, ["dead", "done"], now, limit)
+    ended = purged = forgotten = 0
+    for name, keys in expired.items():
+        ended += await steps.work_on(name, lambda work, name=name, keys=keys: _end(work, name, keys), now)
+    for name, keys in over.items():
+        purged += await steps.work_on(name, lambda work, name=name, keys=keys: _purge(work, name, keys), now)
+    for name, keys in (await _first(scripts, names, ["past"], now, limit)).items():
+        forgotten += await scripts.forget(name, keys, now)
+    return Purged(ended, purged, forgotten, await _drop_runs(scripts, names, now - run_ttl_ms, limit))
+
+
+async def _first(
+    scripts: Scripts, names: Sequence[str], kinds: Sequence[str], until: Instant, limit: int
+) -> dict[str, list[str]]:
+    """The keys with the lowest scores of some indexes over all types, by type."""
+    asked = [(name, kind) for name in names for kind in kinds]
+    found = await scripts.server.many(
+        [
+            ("ZRANGEBYSCORE", scripts.keys.of(kind, name), "-inf", until, "WITHSCORES", "LIMIT", 0, limit)
+            for name, kind in asked
+        ]
+    )
+    ranked = sorted(
+        (float(score), name, key.decode())
+        for (name, _), flat in zip(asked, found, strict=True)
+        for key, score in zip(flat[::2], flat[1::2], strict=True)
+    )
+    by_type: defaultdict[str, list[str]] = defaultdict(list)
+    for _, name, key in ranked[:limit]:
+        by_type[name].append(key)
+    return by_type
+
+
+def _end(work: Work, name: str, keys: Sequence[str]) -> int:
+    def step(task: Task) -> Step:
+        entry = work.entry(task.identity)
+        if task.expires_at is None or task.expires_at > work.now:
+            return Step(Answer.REFUSED, *entry)
+        return lifecycle.end(entry, _type(work, task), work.now)
+
+    return len(_step(work, [Identity(name, key) for key in keys], step))
+
+
+def _purge(work: Work, name: str, keys: Sequence[str]) -> int:
+    def step(task: Task) -> Step:
+        entry = work.entry(task.identity)
+        if task.purge_at is None or task.purge_at > work.now:
+            return Step(Answer.REFUSED, *entry)
+        return lifecycle.purge(entry)
+
+    return len(_step(work, [Identity(name, key) for key in keys], step))
+
+
+async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, limit: int) -> int:
+    """Remove those of the oldest rows over all types that started before an instant."""
+    keys, server = scripts.keys, scripts.server
+    logs = await server.many([("XRANGE", keys.of("runs", name), "-", "+", "COUNT", limit) for name in names])
+    oldest = sorted(
+        (row for name, rows in zip(names, logs, strict=True) for row in decode_rows(name, rows)),
+        key=lambda row: row[0],
+    )
+    dropped = [(key, run) for key, run in oldest[:limit] if run.started_at < before]
+    for (millis, number, name), run in dropped:
+        stream_id = f"{millis}-{number}"
+        await server.many(
+            [
+                ("XDEL", keys.of("runs", name), stream_id),
+                ("XDEL", keys.of("history", name, run.key), stream_id),
+            ]
+        )
+    return len(dropped)
+
+
+# --- pump -----------------------------------------------------------------------------------------------------------
+
+
+async def pump(steps: Steps, scripts: Scripts, limit: int, now: Instant | None) -> int:
+    """Hand each completion to its followers, idempotently, and only then take it out of the log."""
+    keys, server = scripts.keys, scripts.server
+    names = sorted(name.decode() for name in await server.command("SMEMBERS", keys.types))
+    types = decode_types(names, await server.many(type_commands(keys, names)))
+    followers = {name: record.task_type.after for name, record in types.items() if record.task_type.after}
+    followed = sorted({name for after in followers.values() for name in after})
+    deliveries = await _deliveries(scripts, followed, limit)
+    for follower, after in followers.items():
+        mine = [delivery for delivery in deliveries if delivery.completion.task_type in after]
+        if mine:
+            await steps.work_on(
+                follower,
+                lambda work: verbs.pump(work, limit),
+                now,
+                lambda follower=follower, mine=mine: PumpTransaction(scripts, follower, mine),
+            )
+    await server.many([("XDEL", keys.of("after", d.completion.task_type), d.stream_id) for d in deliveries])
+    return len(deliveries)
+
+
+async def _deliveries(scripts: Scripts, names: Sequence[str], limit: int) -> list[Delivery]:
+    """The oldest completions over all types that are followed."""
+    logs = await scripts.server.many(
+        [("XRANGE", scripts.keys.of("after", name), "-", "+", "COUNT", limit) for name in names]
+    )
+    found = [_delivery(*row) for rows in logs for row in rows]
+    found.sort(key=lambda delivery: tuple(int(part) for part in delivery.stream_id.split("-")))
+    return found[:limit]
+
+
+def _delivery(stream_id: bytes, fields: dict[bytes, bytes]) -> Delivery:
+    given = {name.decode(): value.decode() for name, value in fields.items()}
+    ids = [given.get(name) for name in ("user_id", "device_id", "agent_id")]
+    return Delivery(stream_id.decode(), Completion(given["task_type"], given["key"], *ids))

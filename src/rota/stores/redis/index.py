@@ -1,0 +1,95 @@
+"""Where a task stands in the indexes: one function says it, for writing and for repairing alike.
+
+The hash is the truth; a place is what the hash says must be found elsewhere. A commit writes the difference between the
+places before and after, the reconciler the difference between the places and what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rota.clock import Millis
+from rota.core.rank import rank
+from rota.core.task import NO_PAST, Entry, Identity, Task, TaskStatus
+from rota.stores.redis.keys import NORMAL_LANE, Keys, owns_prefix
+
+__all__ = ["Command", "Place", "moves", "places"]
+
+Command = list[str | int]
+
+_FINISHED = {TaskStatus.FAILED: "dead", TaskStatus.COMPLETED: "done", TaskStatus.CANCELLED: "done"}
+
+
+class Place(NamedTuple):
+    """A member of a sorted set, or of a plain one if it has no score."""
+
+    key: str
+    member: str
+    score: int | None
+    shared: bool = False
+    """Whether others may stand for the same member: it is not removed when one of them leaves."""
+
+    def enter(self) -> Command:
+        return ["SADD", self.key, self.member] if self.score is None else ["ZADD", self.key, self.score, self.member]
+
+    def leave(self) -> Command:
+        return ["SREM" if self.score is None else "ZREM", self.key, self.member]
+
+
+Places = Mapping[tuple[str, str], Place]
+
+
+def places(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> Places:
+    """Every place of an identity, by key and member."""
+    found = _places(keys, identity, entry, aging_ms)
+    return {(place.key, place.member): place for place in found}
+
+
+def moves(before: Places, after: Places) -> Iterator[Command]:
+    """The commands that lead from one state of the indexes to another."""
+    for where, place in before.items():
+        if where not in after and not place.shared:
+            yield place.leave()
+    for where, place in after.items():
+        if before.get(where) != place:
+            yield place.enter()
+
+
+def _places(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> Iterator[Place]:
+    name, key = identity
+    task = entry.task
+    if task is None and entry.past == NO_PAST:
+        return
+    yield Place(keys.of("keys", name), key, 0)
+    if task is None:
+        yield Place(keys.of("past", name), key, entry.past.forget_at or 0)
+        return
+    yield from _by_status(keys, task, aging_ms)
+    if task.status in (TaskStatus.PENDING, TaskStatus.PAUSED) and task.expires_at is not None:
+        yield Place(keys.of("expires", name), key, task.expires_at)
+    if task.owner is not None and task.status.is_live:
+        yield Place(keys.of("owner", name, task.owner), key, None)
+    if task.user_id is not None and not owns_prefix(task.user_id, key):
+        yield Place(keys.of("user", name, task.user_id), key, None)
+
+
+def _by_status(keys: Keys, task: Task, aging_ms: Millis) -> Iterator[Place]:
+    name, key = task.identity
+    match task.status:
+        case TaskStatus.PENDING if task.parked and task.serial is not None:
+            yield Place(keys.of("parked", name, task.serial), key, rank(task, aging_ms)[0])
+            # Whoever leaves a serial behind empty takes it off this list, in the commit script.
+            yield Place(keys.of("serials", name), task.serial, None, shared=True)
+        case TaskStatus.PENDING:
+            yield Place(keys.lane(name, task.priority), key, task.scheduled_at)
+            if task.priority != NORMAL_LANE:
+                yield Place(keys.of("lanes", name), str(task.priority), None, shared=True)
+        case TaskStatus.RUNNING:
+            yield Place(keys.of("running", name), key, task.lease_until or 0)
+            if task.serial is not None:
+                yield Place(keys.of("holders", name, task.serial), key, None)
+        case TaskStatus.PAUSED:
+            yield Place(keys.of("paused", name), key, task.scheduled_at)
+        case finished:
+            yield Place(keys.of(_FINISHED[finished], name), key, task.purge_at or 0)

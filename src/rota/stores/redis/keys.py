@@ -1,0 +1,90 @@
+"""Every key of the Redis store, in one place.
+
+The braces are literal hash tags: whatever belongs to one type lies in one slot, so that a script that works on one type
+also works on a Redis Cluster. `{}` stands for the type in braces:
+
+    task_types                       set      the names of all types (the only thing that knows them all)
+    task_type:{}                     hash     config (JSON), overrides (JSON), followed, swept_at
+    task:{}:<key>                    hash     the task, field by field, and the identity's past (without `status`: only that)
+    payload:{}:<key>                 string   a payload over 64 bytes, so that the hash stays compact
+    queue:{}, queue:{}:<priority>    zset     pending, by scheduled_at: the lane of priority 5, and the others
+    lanes:{}                         set      the priorities other than 5 that were ever used
+    running:{}                       zset     leases, by deadline
+    parked:{}:<serial>               zset     due, but the serial is busy; by rank
+    serials:{}                       set      the serials under which something is parked
+    holders:{}:<serial>              set      who runs under a serial
+    paused:{}                        zset     paused, by scheduled_at
+    dead:{}, done:{}                 zset     failed; completed and cancelled; by purge_at
+    expires:{}                       zset     pending and paused tasks with an end, by expires_at
+    past:{}                          zset     identities without a task whose past is kept, by forget_at
+    keys:{}                          zset     score 0: all of which anything is known; pages and users, by lexical range
+    user:{}:<user_id>                set      the tasks of a user whose keys do not begin with the user
+    owner:{}:<owner>                 set      live schedules of one owner
+    runs:{}                          stream   the run log, capped
+    history:{}:<key>                 stream   the last 30 rows of a recurring task, under the same ids
+    after:{}                         stream   completions for the pump
+    need:{}:<key>                    hash     what of its `after` has arrived
+    seq:{}                           string   the last token
+    counts:{}                        hash     kept counters
+    bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
+    instances, meta                  hash     incarnations; the schema's version
+"""
+
+from __future__ import annotations
+
+from rota.core.task import Identity
+from rota.errors import InvalidConfig
+
+__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "Keys", "owns_prefix"]
+
+DEFAULT_PREFIX = "scheduler:"
+NORMAL_LANE = 5
+"""The priority whose lane has the seeds' own name."""
+
+_OWN_BUCKET = "type:"
+
+
+def owns_prefix(user_id: str, key: str) -> bool:
+    """Whether a key begins with its user, as user keys do: then the lexical range of the user finds it."""
+    prefix = user_prefix(user_id)
+    return key == prefix or key.startswith(f"{prefix}:")
+
+
+def user_prefix(user_id: str) -> str:
+    """What every user key of a user begins with."""
+    return user_id.replace("%", "%25").replace(":", "%3A")
+
+
+class Keys:
+    """The names of all keys under one prefix."""
+
+    def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
+        if "{" in prefix or "}" in prefix or len(prefix) > 100:
+            raise InvalidConfig(
+                f"The key prefix {prefix[:40]!r} cannot be used: no braces, at most 100 characters. Use 'scheduler:'."
+            )
+        self.prefix = prefix
+        self.types = f"{prefix}task_types"
+        self.instances = f"{prefix}instances"
+        self.meta = f"{prefix}meta"
+        self.wake = f"{prefix}wake"
+        """The channel on which instances wake each other."""
+
+    def of(self, kind: str, task_type: str, suffix: str | int | None = None) -> str:
+        """A key of one type."""
+        stem = f"{self.prefix}{kind}:{{{task_type}}}"
+        return stem if suffix is None else f"{stem}:{suffix}"
+
+    def type(self, name: str) -> str:
+        return self.of("task_type", name)
+
+    def task(self, identity: Identity) -> str:
+        return self.of("task", identity.task_type, identity.key)
+
+    def lane(self, task_type: str, priority: int) -> str:
+        return self.of("queue", task_type, None if priority == NORMAL_LANE else priority)
+
+    def bucket(self, name: str) -> str:
+        if name.startswith(_OWN_BUCKET):
+            return self.of("bucket", name.removeprefix(_OWN_BUCKET), "own")
+        return self.of("bucket", name)

@@ -1,0 +1,74 @@
+"""Hears the wake-ups of other instances, over a connection of its own; when that breaks it makes another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from rota.stores.redis.scripts import Scripts
+
+__all__ = ["Listener"]
+
+_PAUSE = 1.0
+"""Seconds after which a broken subscription is made anew. The tick covers the gap."""
+_SLICE = 2.0
+"""Seconds that one read waits at most: a connection that died in silence is noticed."""
+
+
+class Listener:
+    """Calls `poke` on the event loop whenever another instance makes something due soon."""
+
+    def __init__(self, scripts: Scripts, poke: Callable[[], None]) -> None:
+        self._scripts = scripts
+        self._poke = poke
+        self._task: asyncio.Task[None] | None = None
+        self._subscribed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen; returns once it does, or soon in any case."""
+        self._subscribed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="rota-redis-listener")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SLICE):
+                await self._subscribed.wait()
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            # Its connection is its own and is closed with it: no reply can reach anybody else.
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                await self._listen()
+            await asyncio.sleep(_PAUSE)
+
+    async def _listen(self) -> None:
+        client = self._scripts.server.listening_client()
+        subscription: Any = client.pubsub()
+        try:
+            await subscription.subscribe(self._scripts.keys.wake)
+            while True:
+                message = await subscription.get_message(timeout=_SLICE)
+                if message is not None:
+                    self._heard(message)
+        finally:
+            with suppress(RedisError, OSError):
+                await subscription.aclose()
+            with suppress(RedisError, OSError):
+                await client.aclose()
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message["type"] == "subscribe":
+            if self._subscribed.is_set():
+                # Again: whatever was published meanwhile was not heard.
+                self._poke()
+            self._subscribed.set()
+        elif message["data"] != self._scripts.origin.encode():
+            self._poke()

@@ -1,0 +1,34 @@
+-- Write what a unit of work has decided, if nothing that it has read changed meanwhile.
+--
+-- input    guards    list of { kind, key, ... }: what must still be so
+--                      { 'hash', key, digest }           the fields of a hash
+--                      { 'field', key, field, value }    one field; value '' means that it is absent
+--                      { 'members', key, count }         how many are in a set
+--                      { 'ranked', key, count }          how many are in a sorted set
+--                      { 'atmost', key, field, value }   a counter has not grown
+--          commands  list of commands, in order
+--          runs      list of { task key, fields, recurring }
+--          told      list of fields: completions for the pump
+--          serials   those that may have nobody parked any more
+--          wake      whether something is due soon
+-- returns  1, or 0 if a guard does not hold: then nothing was written
+
+local CHECKS = {
+  hash = function(key, digest) return redis.sha1hex(table.concat(call('HGETALL', key), '\0')) == digest end,
+  field = function(key, field, value) return (call('HGET', key, field) or '') == value end,
+  members = function(key, size) return call('SCARD', key) == size end,
+  ranked = function(key, size) return call('ZCARD', key) == size end,
+  atmost = function(key, field, value) return num(call('HGET', key, field)) <= value end,
+}
+
+for _, guard in ipairs(input.guards) do
+  if not CHECKS[guard[1]](guard[2], guard[3], guard[4]) then return 0 end
+end
+for _, command in ipairs(input.commands) do call(unpack(command)) end
+for _, run in ipairs(input.runs) do log_run(run[1], run[2], run[3]) end
+for _, fields in ipairs(input.told) do append(named('after'), 1000000, fields) end
+for _, serial in ipairs(input.serials) do
+  if call('EXISTS', named('parked', serial)) == 0 then call('SREM', named('serials'), serial) end
+end
+if input.wake then call('PUBLISH', prefix .. 'wake', ARGV[5]) end
+return 1

@@ -1,0 +1,216 @@
+-- What every script begins with: names of keys, the clock, the type's settings, and how a task is read and written.
+--
+-- KEYS[1]  task_type:{type}, which leads to the right node: every other key has the same hash tag
+-- ARGV[1]  the prefix of all keys
+-- ARGV[2]  the type
+-- ARGV[3]  now in milliseconds, or '' for the server's clock
+-- ARGV[4]  the script's own arguments, packed
+-- ARGV[5]  who asks: whoever hears a wake-up of its own need not heed it
+--
+-- A task is a table of texts, as its hash is; numbers are put in as numbers. A field that is not known here stays in the
+-- table and in the hash. TABLE is the lifecycle's, handed in from core/lifecycle.py.
+
+local call = redis.call
+local prefix, task_type = ARGV[1], ARGV[2]
+local tag, type_hash
+
+-- Every name below belongs to this type; only the tick goes from type to type, where that is possible.
+local function bind(name)
+  task_type = name
+  tag = ':{' .. name .. '}'
+  type_hash = prefix .. 'task_type' .. tag
+end
+
+bind(task_type)
+
+local function named(kind, suffix)
+  if suffix == nil then return prefix .. kind .. tag end
+  return prefix .. kind .. tag .. ':' .. suffix
+end
+
+local time = call('TIME')
+local now = tonumber(ARGV[3]) or (tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+local input = cmsgpack.unpack(ARGV[4])
+
+local SOON_MS = 2000
+local RUNS_KEPT = 100000
+local HISTORY_KEPT = 30
+local DAY = 86400000
+local LIVE = { pending = true, running = true, paused = true }
+
+-- --- reading and writing a hash ---
+
+local function as_table(flat)
+  local found = {}
+  for at = 1, #flat, 2 do found[flat[at]] = flat[at + 1] end
+  return found
+end
+
+local function as_list(fields)
+  local flat = {}
+  for name, value in pairs(fields) do
+    flat[#flat + 1] = name
+    -- Lua would write a large number as 1.7e+12.
+    flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or value
+  end
+  return flat
+end
+
+local function copy(fields)
+  local other = {}
+  for name, value in pairs(fields) do other[name] = value end
+  return other
+end
+
+local function num(value) return tonumber(value) or 0 end
+
+-- The hash becomes `after`: only what differs from `before` is written.
+local function save(key, before, after)
+  local set, gone = {}, {}
+  for name, value in pairs(after) do
+    if type(value) == 'number' then
+      value = string.format('%.0f', value)
+      after[name] = value
+    end
+    if before[name] ~= value then
+      set[#set + 1] = name
+      set[#set + 1] = value
+    end
+  end
+  for name in pairs(before) do
+    if after[name] == nil then gone[#gone + 1] = name end
+  end
+  local hash = named('task', key)
+  if #set > 0 then call('HSET', hash, unpack(set)) end
+  if #gone > 0 then call('HDEL', hash, unpack(gone)) end
+end
+
+-- A payload over 64 bytes is kept beside the hash, where an empty one marks its place.
+local function payload_of(key, task)
+  if task.payload == '' then return call('GET', named('payload', key)) end
+  return false
+end
+
+-- --- the type ---
+
+local settings, enabled, followed
+
+local function read_type()
+  local found = call('HMGET', type_hash, 'config', 'overrides', 'followed')
+  if not found[1] then return false end
+  settings = cjson.decode(found[1])
+  for name, value in pairs(settings) do
+    if value == cjson.null then settings[name] = nil end
+  end
+  local overrides = found[2] and cjson.decode(found[2]) or {}
+  enabled = settings.enabled and overrides.enabled ~= false
+  followed = found[3] and true or false
+  return true
+end
+
+-- --- counters ---
+
+local deltas = {}
+
+local function count(name, delta) deltas[name] = (deltas[name] or 0) + delta end
+
+local function write_counts()
+  local counts = named('counts')
+  for name, delta in pairs(deltas) do
+    if delta ~= 0 then call('HINCRBY', counts, name, delta) end
+  end
+end
+
+-- --- indexes: one place by status, and those that go with it ---
+
+local function lane_of(task)
+  local priority = task.priority
+  if priority == nil or tostring(priority) == '5' then return named('queue') end
+  return named('queue', priority)
+end
+
+local function enter(key, task)
+  local status = task.status
+  if status == 'pending' then
+    if task.parked and task.serial then
+      call('ZADD', named('parked', task.serial), num(task.scheduled_at) - num(task.priority or 5) * settings.aging_ms, key)
+      call('SADD', named('serials'), task.serial)
+    else
+      call('ZADD', lane_of(task), task.scheduled_at, key)
+      if task.priority and tostring(task.priority) ~= '5' then call('SADD', named('lanes'), task.priority) end
+    end
+  elseif status == 'running' then
+    call('ZADD', named('running'), task.lease_until, key)
+    if task.serial then call('SADD', named('holders', task.serial), key) end
+  elseif status == 'paused' then
+    call('ZADD', named('paused'), task.scheduled_at, key)
+  else
+    call('ZADD', named(status == 'failed' and 'dead' or 'done'), task.purge_at or 0, key)
+  end
+  if task.expires_at and (status == 'pending' or status == 'paused') then
+    call('ZADD', named('expires'), task.expires_at, key)
+  end
+  if task.owner and LIVE[status] then call('SADD', named('owner', task.owner), key) end
+end
+
+local function leave(key, task)
+  local status = task.status
+  if status == 'pending' then
+    if task.parked and task.serial then
+      local parked = named('parked', task.serial)
+      call('ZREM', parked, key)
+      if call('EXISTS', parked) == 0 then call('SREM', named('serials'), task.serial) end
+    else
+      call('ZREM', lane_of(task), key)
+    end
+  elseif status == 'running' then
+    call('ZREM', named('running'), key)
+    if task.serial then call('SREM', named('holders', task.serial), key) end
+  elseif status == 'paused' then
+    call('ZREM', named('paused'), key)
+  else
+    call('ZREM', named(status == 'failed' and 'dead' or 'done'), key)
+  end
+  if task.expires_at then call('ZREM', named('expires'), key) end
+  if task.owner then call('SREM', named('owner', task.owner), key) end
+end
+
+-- --- the run log, and what comes after ---
+
+local rows = 0
+
+-- Ids follow the server's clock over all types, finer than a millisecond; where it stepped back, the stream goes on.
+local function append(stream, kept, fields)
+  rows = rows + 1
+  local micros = tonumber(time[2])
+  local millis = time[1] .. string.format('%03d', math.floor(micros / 1000))
+  local id = string.format('%s-%d', millis, (micros % 1000) * 10000 + rows)
+  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, id, unpack(fields))
+  if type(done) == 'table' and done.err then
+    return call('XADD', stream, 'MAXLEN', '~', kept, '*', unpack(fields))
+  end
+  return done
+end
+
+-- A task that recurs keeps its last rows also when the log of a busy type has gone on without it.
+local function log_run(key, fields, recurring)
+  local id = append(named('runs'), RUNS_KEPT, fields)
+  if recurring then call('XADD', named('history', key), 'MAXLEN', HISTORY_KEPT, id, unpack(fields)) end
+end
+
+-- --- waking ---
+
+local earliest
+
+local function note_due(task)
+  local due_at = num(task.scheduled_at)
+  if task.status == 'pending' and not task.parked and (earliest == nil or due_at < earliest) then earliest = due_at end
+end
+
+local function wake()
+  if earliest ~= nil and earliest <= now + SOON_MS then
+    call('PUBLISH', prefix .. 'wake', ARGV[5])
+    return 1
+  end
+  return 0
+end

@@ -1,0 +1,28 @@
+-- Remove the pasts of identities that have no task and are past their time.
+--
+-- input    list of keys
+-- returns  how many were removed
+
+-- Whether a completion has arrived that the identity still waits to use.
+local function waits(key)
+  for _, name in ipairs(call('HKEYS', named('need', key))) do
+    if string.sub(name, 1, 5) ~= 'seen:' then return true end
+  end
+  return false
+end
+
+local forgotten = 0
+for _, key in ipairs(input) do
+  local hash = named('task', key)
+  local found = call('HMGET', hash, 'status', 'forget_at')
+  if not found[1] then
+    if num(found[2]) <= now then
+      forgotten = forgotten + call('DEL', hash)
+      call('ZREM', named('past'), key)
+      if not waits(key) then call('ZREM', named('keys'), key) end
+    end
+  else
+    call('ZREM', named('past'), key)
+  end
+end
+return forgotten

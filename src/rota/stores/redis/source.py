@@ -1,0 +1,43 @@
+"""The text of each script: one file per verb, called by its digest.
+
+Every script begins with the lifecycle's table, which is handed over here and written nowhere else, and with
+`lua/common.lua`. The typed calls are in `scripts.py`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+from typing import NamedTuple
+
+from rota.core.lifecycle import TABLE
+
+__all__ = ["Script", "script"]
+
+
+class Script(NamedTuple):
+    """The text of a script and the name under which the server keeps it."""
+
+    text: str
+    digest: str
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of a verb."""
+    text = f"{_table()}\n{_source('common')}\n{_source(name)}"
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _source(name: str) -> str:
+    return files("rota.stores.redis").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _table() -> str:
+    """The lifecycle's table as Lua: TABLE.claim.pending is 'running'."""
+    rows = (
+        f"  {event.value} = {{ {', '.join(f'{source.value} = {target.value!r}' for source, target in targets.items())} }},"
+        for event, targets in TABLE.items()
+    )
+    return "\n".join(["local TABLE = {", *rows, "}"])

@@ -1,0 +1,409 @@
+"""The Redis store: hot verbs as scripts, everything else as optimistic steps on threads.
+
+A verb that thousands of callers use at once is one script call for a whole group of them. What a script does not know
+(series, serials that wait, rare transitions) it leaves alone and says so; those items then run through the same verbs
+as in every other store, over a `RedisTransaction` that writes only if nothing changed meanwhile. So the lifecycle has
+one home, and the scripts are a faster way to the same place.
+
+Every step is about one type. A call that names several is split, and its answers come back in the order asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.clock import Clock, Instant, Millis
+from rota.core.outcome import Reply
+from rota.core.task import Identity, Renewal, RunRecord, Task
+from rota.core.task_type import TaskType
+from rota.errors import SchemaMismatch, StoreUnavailable
+from rota.stores import limits, verbs
+from rota.stores.base import (
+    DEFAULT_PAGE,
+    Beat,
+    Claimed,
+    ClaimRequest,
+    Counts,
+    Instance,
+    Page,
+    Purged,
+    Restored,
+    RunQuery,
+    Snapshot,
+    Taken,
+    TaskQuery,
+    Tick,
+    TypeRecord,
+)
+from rota.stores.batching import Batcher
+from rota.stores.redis import duties
+from rota.stores.redis.address import parse_address
+from rota.stores.redis.client import CALL_SECONDS, Server
+from rota.stores.redis.keys import Keys
+from rota.stores.redis.listener import Listener
+from rota.stores.redis.looking import Looking
+from rota.stores.redis.scripts import Scripts
+from rota.stores.redis.transaction import RedisTransaction, decode_types, type_commands
+from rota.stores.transaction import Transaction
+from rota.stores.transactional import CALL_TIMEOUT, SOON_MS, TransactionalStore
+from rota.stores.work import Work
+
+__all__ = ["SCHEMA", "RedisStore"]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Verb = Callable[[Work, list[Item]], list[Result]]
+
+SCHEMA = 1
+"""The major version of the layout: a store that was written by a newer one is not opened."""
+
+CONFLICT_TRIES = 60
+"""How often a step that lost a race with another instance is run again before the caller is told."""
+THREADS = 6
+
+
+class RedisStore(TransactionalStore):
+    """Tasks in Redis, shared by any number of instances."""
+
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        self.url = url
+        address = parse_address(url)
+        self._server = Server(address)
+        self._keys = Keys(address.prefix)
+        self._scripts = Scripts(self._server, self._keys, clock)
+        self._looking = Looking(self._scripts)
+        self._listener = Listener(self._scripts, self._wake)
+        self._threads: ThreadPoolExecutor | None = None
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._pause = threading.Event()
+        super().__init__(in_flight=3)
+
+    # --- coming and going ---
+
+    async def open(self) -> None:
+        if self._threads is not None:
+            return
+        # A new one: an event belongs to the loop that first waited for it.
+        self._poked = asyncio.Event()
+        self._server.open()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-store")
+        try:
+            await self._check_schema()
+            await self._listener.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _check_schema(self) -> None:
+        await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
+        found = await self._server.command("HGET", self._keys.meta, "schema")
+        if int(found) > SCHEMA:
+            raise SchemaMismatch(
+                f"The store {self._server.name} was written by a newer Rota (layout {int(found)}, this one knows"
+                f" {SCHEMA}). Upgrade this instance, or use another prefix: ?prefix=..."
+            )
+
+    async def close(self) -> None:
+        if self._threads is None:
+            return
+        await self._drain()
+        await self._listener.stop()
+        threads, self._threads = self._threads, None
+        await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
+        await self._server.close()
+
+    def _wake(self) -> None:
+        self._poked.set()
+
+    # --- steps on threads ---
+
+    async def _transact(self, function: Callable[[Transaction], T]) -> T:
+        return await self._on_thread(lambda: self._run(None, function))
+
+    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
+        return self._wait_for_thread(lambda: self._run(None, function), timeout)
+
+    def _wait_for_thread(self, function: Callable[[], T], timeout: float) -> T:
+        future = self._open_threads().submit(function)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            raise StoreUnavailable(f"The store {self._server.name} did not answer within {timeout:g} s.") from None
+
+    def _open_threads(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            raise StoreUnavailable(
+                f"The store {self._server.name} is not open. Use it inside `async with`, or open it first."
+            )
+        return self._threads
+
+    async def _on_thread(self, function: Callable[[], T]) -> T:
+        """Wait for a thread, but never cancel what it does."""
+        work: Future[T] = self._open_threads().submit(function)
+        waiting = asyncio.wrap_future(work)
+        done, _ = await asyncio.wait([waiting], timeout=2 * CALL_SECONDS)
+        if not done:
+            waiting.add_done_callback(_look_away)
+            raise StoreUnavailable(
+                f"The store {self._server.name} did not answer within {2 * CALL_SECONDS:g} s."
+                " Whether the call took effect is unknown."
+            )
+        return waiting.result()
+
+    def _run(
+        self, name: str | None, function: Callable[[Transaction], T], make: Callable[[], RedisTransaction] | None = None
+    ) -> T:
+        """Run a step until nothing was in its way. Those of this instance take turns: they lose no races to each other."""
+        with self._turns[name or ""]:
+            for attempt in range(1, CONFLICT_TRIES + 1):
+                transaction = RedisTransaction(self._scripts, name) if make is None else make()
+                answer = function(transaction)
+                if transaction.commit():
+                    return answer
+                # Two instances that met once would meet again if both came back at the same time.
+                self._pause.wait(random.random() * 0.001 * min(attempt, 20))  # noqa: S311  # it spreads, it hides nothing
+        raise StoreUnavailable(
+            f"The store {self._server.name} is too busy: {CONFLICT_TRIES} times in a row another instance was in the"
+            " way. Nothing was written. Try again."
+        )
+
+    async def work_on(
+        self,
+        name: str,
+        verb: Callable[[Work], T],
+        now: Instant | None = None,
+        make: Callable[[], RedisTransaction] | None = None,
+    ) -> T:
+        """One unit of work on one type; whoever waits is woken if it made something due soon."""
+
+        def run(transaction: Transaction) -> tuple[T, bool]:
+            work = Work(transaction, now)
+            answer = verb(work)
+            work.finish()
+            is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
+            if is_soon:
+                transaction.poke()
+            return answer, is_soon
+
+        answer, is_soon = await self._on_thread(lambda: self._run(name, run, make))
+        if is_soon:
+            self._wake()
+        return answer
+
+    # --- grouping: one step per type ---
+
+    def _group(self, verb: Verb[Item, Result]) -> Callable[[list[Item]], Awaitable[list[Result | Exception]]]:
+        async def run(items: list[Item]) -> list[Result | Exception]:
+            return await self._by_type(items, lambda name, part: self._part(verb, name, part))
+
+        return run
+
+    async def _submit(
+        self, batcher: Batcher[Item, Result], verb: Verb[Item, Result], items: Sequence[Item], now: Instant | None
+    ) -> list[Result]:
+        if not items:
+            return []
+        if now is None:
+            return await batcher.submit(items)
+        # A test's own time cannot share a step with anybody else's.
+        return await self._by_type(items, lambda name, part: self._apply(verb, name, part, now))
+
+    async def _by_type(
+        self, items: Sequence[Item], run: Callable[[str, list[Item]], Awaitable[Sequence[T]]]
+    ) -> list[T]:
+        """Hand each type its own items; the answers in the order of the items."""
+        parts: defaultdict[str, list[int]] = defaultdict(list)
+        for at, item in enumerate(items):
+            parts[_type_of(item)].append(at)
+        found = await asyncio.gather(*(run(name, [items[at] for at in places]) for name, places in parts.items()))
+        answers: dict[int, T] = {}
+        for places, part in zip(parts.values(), found, strict=True):
+            answers.update(zip(places, part, strict=True))
+        return [answers[at] for at in range(len(items))]
+
+    async def _part(self, verb: Verb[Item, Result], name: str, items: list[Item]) -> list[Result | Exception]:
+        """The items of one type; if together they cannot be written, each by itself: the bad one fails alone."""
+        try:
+            return list(await self._apply(verb, name, items, None))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if len(items) == 1:
+                return [error]
+        return [(await self._part(verb, name, [item]))[0] for item in items]
+
+    async def _apply(self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None) -> list[Result]:
+        return await self.work_on(name, lambda work: verb(work, items), now)
+
+    # --- types ---
+
+    async def put_types(self, types: Sequence[TaskType]) -> list[TypeRecord]:
+        for task_type in types:
+            task_type.validate()
+        records: list[TypeRecord] = []
+        for task_type in types:
+            # Listed before it is written, so that a crash in between leaves no type that nobody finds.
+            await self._server.command("SADD", self._keys.types, task_type.name)
+            records += await self.work_on(task_type.name, lambda work, one=task_type: verbs.put_types(work, [one]))
+            for name in task_type.after:
+                # Written beside the type that is followed: its scripts must see it in their own slot.
+                await self._server.command("HSET", self._keys.type(name), "followed", 1)
+        self._known_types.update(record.task_type.name for record in records)
+        return records
+
+    async def list_types(self) -> list[TypeRecord]:
+        names = await self._looking.names()
+        records = decode_types(names, await self._server.many(type_commands(self._keys, names)))
+        self._known_types.update(records)
+        return [records[name] for name in names if name in records]
+
+    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+        await self._check_types([name])
+        return await self.work_on(name, lambda work: verbs.override_type(work, name, overrides))
+
+    # --- running it ---
+
+    async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+        tasks: list[Task] = []
+        due: list[Instant] = []
+        at = now
+        for name, limit in request.wants:
+            claimed = await self._claim(name, replace(request, wants=[(name, limit)]), now)
+            tasks += claimed.tasks
+            at = claimed.now
+            if claimed.next_due_at is not None:
+                due.append(claimed.next_due_at)
+        return Claimed(tasks, min(due, default=None), await self.now() if at is None else at)
+
+    async def _claim(self, name: str, request: ClaimRequest, now: Instant | None) -> Claimed:
+        return await self.work_on(name, lambda work: verbs.claim(work, request), now)
+
+    async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
+        released: list[Task] = []
+        for name in await self._looking.names():
+            if await self._scripts.held(name, instance, claim_id):
+                released += await self.work_on(name, lambda work: verbs.abandon(work, instance, claim_id), now)
+        return released
+
+    def renew(
+        self,
+        renewals: Sequence[Renewal],
+        lease_ms: Millis,
+        *,
+        now: Instant | None = None,
+        timeout: float = CALL_TIMEOUT,
+    ) -> list[Reply]:
+        for renewal in renewals:
+            limits.check_renewal(renewal)
+        replies: dict[int, Reply] = {}
+        for name in sorted({renewal.task_type for renewal in renewals}):
+            places = [at for at, renewal in enumerate(renewals) if renewal.task_type == name]
+            part = [renewals[at] for at in places]
+            found = self._wait_for_thread(lambda name=name, part=part: self._renew(name, part, lease_ms, now), timeout)
+            replies.update(zip(places, found, strict=True))
+        return [replies[at] for at in range(len(renewals))]
+
+    def _renew(self, name: str, renewals: list[Renewal], lease_ms: Millis, now: Instant | None) -> list[Reply]:
+        def run(transaction: Transaction) -> list[Reply]:
+            work = Work(transaction, now)
+            replies = verbs.renew(work, renewals, lease_ms)
+            work.finish()
+            return replies
+
+        return self._run(name, run)
+
+    async def reset_breaker(self, identities: Sequence[Identity]) -> None:
+        async def run(name: str, part: list[Identity]) -> list[None]:
+            await self.work_on(name, lambda work: verbs.reset_breaker(work, part))
+            return [None] * len(part)
+
+        await self._by_type(identities, run)
+
+    # --- duties ---
+
+    async def now(self) -> Instant:
+        return await self._scripts.now()
+
+    async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
+        return await duties.tick(self, self._scripts, beat, now)
+
+    async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
+        at = await self.now() if now is None else now
+        return await duties.prune(self, self._scripts, await self._looking.names(), run_ttl_ms, limit, at)
+
+    async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
+        return await duties.pump(self, self._scripts, limit, now)
+
+    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
+        limits.check_take(bucket, amount, rate, burst)
+        return await self._scripts.take(bucket, amount, rate, burst, now)
+
+    async def leave(self, instance: str) -> None:
+        await self._server.command("HDEL", self._keys.instances, instance)
+
+    async def wait(self, timeout_ms: Millis) -> bool:
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1_000):
+                await self._poked.wait()
+        except TimeoutError:
+            return False
+        self._poked.clear()
+        return True
+
+    # --- moving to another store ---
+
+    async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
+        limits.check_page(limit)
+        return await self._looking.export(None if cursor is None else limits.check_cursor(cursor), limit)
+
+    async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
+        for snapshot in snapshots:
+            limits.check_identity(snapshot.identity)
+
+        async def run(name: str, part: list[Snapshot]) -> list[Restored]:
+            return await self.work_on(name, lambda work: verbs.restore(work, part), now)
+
+        return await self._by_type(snapshots, run)
+
+    # --- looking ---
+
+    async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
+        return await self._looking.get(identities)
+
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        limits.check_page(query.limit)
+        return await self._looking.find(query)
+
+    async def runs(self, query: RunQuery) -> Page[RunRecord]:
+        limits.check_page(query.limit)
+        return await self._looking.runs(query)
+
+    async def counts(self) -> dict[str, Counts]:
+        return await self._looking.counts()
+
+    async def instances(self) -> list[Instance]:
+        found = await self._server.command("HGETALL", self._keys.instances)
+        return [msgspec.json.decode(found[name], type=Instance) for name in sorted(found)]
+
+
+def _type_of(item: Any) -> str:
+    """The type of an item of a group; a question is a pair of an event and an identity."""
+    if isinstance(item, Identity):
+        return item.task_type
+    return item[1].task_type if isinstance(item, tuple) else item.identity.task_type
+
+
+def _look_away(future: asyncio.Future[Any]) -> None:
+    """The caller has been told already; an error that comes later is nobody's surprise."""
+    if not future.cancelled():
+        future.exception()

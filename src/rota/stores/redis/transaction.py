@@ -1,0 +1,512 @@
+"""One atomic step on Redis: read freely, remember what was read, write everything in one script if it still holds.
+
+Nothing is locked. What a step has read is guarded: the identities by a digest of their hashes, sets by their size,
+counters by their value. `commit` applies the whole step, or nothing if a guard does not hold; the store then runs the
+step again. Within the step its own writes are seen, although none has been sent.
+
+Everything in one step belongs to one type, and so to one slot of a Cluster.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from hashlib import sha1
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rota.clock import DAY, Instant
+from rota.core.bucket import Bucket
+from rota.core.rank import rank
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
+from rota.core.task_type import decode_task_type, encode_task_type
+from rota.stores.base import Beat, Instance, TypeRecord
+from rota.stores.redis.codec import encode_entry, encode_run, is_aside
+from rota.stores.redis.index import Command, moves, places
+from rota.stores.redis.keys import NORMAL_LANE, Keys
+from rota.stores.redis.scripts import Scripts
+from rota.stores.transaction import Completion, Written
+
+__all__ = ["Delivery", "PumpTransaction", "RedisTransaction", "decode_types", "type_commands"]
+
+_NOTHING = Entry(None, NO_PAST)
+_SEEN = "seen:"
+NEED_TTL_MS = 2 * DAY
+"""How long it is remembered which completions a follower has seen: far longer than a pump can be late."""
+_NEAR_FULL = 1_000
+"""A type this close to its limit counts exactly; further away nothing waits for the counter."""
+
+Guard = list[str | int]
+
+
+class RedisTransaction:
+    """See `stores/transaction.py` for the contract."""
+
+    def __init__(self, scripts: Scripts, task_type: str | None = None) -> None:
+        self._scripts = scripts
+        self._server = scripts.server
+        self._keys = scripts.keys
+        self._type = task_type
+        self._types: Mapping[str, TypeRecord] | None = None
+        self._raw_types: dict[str, tuple[str, str]] = {}
+        self._base: dict[Identity, Entry] = {}
+        self._entries: dict[Identity, Entry] = {}
+        self._guards: dict[tuple[str | int, ...], Guard] = {}
+        self._commands: list[Command] = []
+        self._deltas: defaultdict[str, int] = defaultdict(int)
+        self._runs: list[RunRecord] = []
+        self._told: list[list[str]] = []
+        self._arrived: dict[Identity, dict[str, str]] = {}
+        self._wakes = False
+
+    def now(self) -> Instant:
+        return self._scripts.now_blocking()
+
+    def poke(self) -> None:
+        self._wakes = True
+
+    # --- one type, one slot ---
+
+    def _belongs_to(self, task_type: str) -> str:
+        assert self._type in (None, task_type), f"one step on {self._type} and {task_type}: they may lie in two slots"
+        self._type = task_type
+        return task_type
+
+    def _guard(self, *guard: str | int) -> None:
+        # The first look counts: what it saw must still be so at the end.
+        self._guards.setdefault(guard[:2] if guard[0] != "field" else guard[:3], list(guard))
+
+    # --- committing ---
+
+    def commit(self) -> bool:
+        """Write everything; False if something that was read has changed meanwhile, and nothing was written."""
+        commands = [*self._entry_commands(), *self._commands, *self._count_commands(), *self._need_commands()]
+        if not (commands or self._runs or self._told or self._wakes):
+            return True
+        assert self._type is not None
+        step = {
+            "guards": list(self._guards.values()),
+            "commands": commands,
+            "runs": [[run.key, encode_run(run), self._recurs(run)] for run in self._runs],
+            "told": self._told,
+            "serials": sorted({task.serial for task in self._left_parked() if task.serial is not None}),
+            "wake": self._wakes,
+        }
+        return self._scripts.commit(self._type, step)
+
+    def _entry_commands(self) -> Iterable[Command]:
+        for identity, after in self._entries.items():
+            before = self._base[identity]
+            if before is not after:
+                yield from self._hash_commands(identity, before, after)
+                aging_ms = self.types()[identity.task_type].task_type.aging_ms
+                old, new = (places(self._keys, identity, entry, aging_ms) for entry in (before, after))
+                yield from (move for move in moves(old, new) if not self._must_stay(identity, move))
+
+    def _must_stay(self, identity: Identity, move: Command) -> bool:
+        """An identity that nothing but an arrived completion speaks of is still known."""
+        if move[:2] != ["ZREM", self._keys.of("keys", identity.task_type)]:
+            return False
+        return bool(self.types()[identity.task_type].task_type.after) and bool(self.arrived(identity))
+
+    def _hash_commands(self, identity: Identity, before: Entry, after: Entry) -> Iterable[Command]:
+        key = self._keys.task(identity)
+        old, new = encode_entry(before), encode_entry(after)
+        changed = [text for name, value in new.items() if old.get(name) != value for text in (name, value)]
+        gone = [name for name in old if name not in new]
+        if not new:
+            yield ["DEL", key]
+        else:
+            if changed:
+                yield ["HSET", key, *changed]
+            if gone:
+                yield ["HDEL", key, *gone]
+        yield from self._payload_commands(identity, before.task, after.task)
+        if before.task is not None and after.task is None:
+            yield ["DEL", self._keys.of("history", *identity)]
+
+    def _payload_commands(self, identity: Identity, before: Task | None, after: Task | None) -> Iterable[Command]:
+        key = self._keys.of("payload", *identity)
+        old = None if before is None else before.payload
+        new = None if after is None else after.payload
+        if new is not None and is_aside(new):
+            if new != old:
+                yield ["SET", key, new]
+        elif is_aside(old):
+            yield ["DEL", key]
+
+    def _count_commands(self) -> Iterable[Command]:
+        if self._type is not None:
+            counts = self._keys.of("counts", self._type)
+            for name, delta in sorted(self._deltas.items()):
+                if delta:
+                    yield ["HINCRBY", counts, name, delta]
+
+    def _left_parked(self) -> Iterable[Task]:
+        return (entry.task for entry in self._base.values() if entry.task is not None and entry.task.parked)
+
+    def _recurs(self, run: RunRecord) -> bool:
+        identity = Identity(run.task_type, run.key)
+        states = (self._base.get(identity, _NOTHING).task, self._entries.get(identity, _NOTHING).task)
+        # The task of a purged one keeps no history: its list would stay for ever.
+        return states[1] is not None and any(task is not None and task.is_recurring for task in states)
+
+    # --- identities ---
+
+    def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
+        missing = [identity for identity in identities if identity not in self._entries]
+        if missing:
+            self._fetch(missing)
+        return {identity: self._entries[identity] for identity in identities}
+
+    def _fetch(self, identities: Sequence[Identity]) -> None:
+        name = self._belongs_to(identities[0].task_type)
+        for identity in identities:
+            self._belongs_to(identity.task_type)
+        for identity, found in zip(identities, self._scripts.load_blocking(name, identities), strict=True):
+            self._guard("hash", self._keys.task(identity), found.digest)
+            self._base[identity] = self._entries[identity] = found.entry
+
+    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
+        raise NotImplementedError("the store looks over all types")
+
+    def write(self, changes: Sequence[Written]) -> None:
+        for identity, _, after in changes:
+            self._entries[identity] = after
+
+    def _select(
+        self,
+        task_type: str,
+        keys: Iterable[bytes],
+        belongs: Callable[[Task], bool],
+        order: Callable[[Task], tuple[Any, ...]],
+        limit: int,
+    ) -> list[Entry]:
+        """Those of an index that belong to it as this step sees them, and those that it has put there itself."""
+        found = self.load([Identity(task_type, key.decode()) for key in keys])
+        seen = {**found, **{k: v for k, v in self._entries.items() if k.task_type == task_type}}
+        tasks = [entry.task for entry in seen.values() if entry.task is not None and belongs(entry.task)]
+        tasks.sort(key=order)
+        return [self._entries[task.identity] for task in tasks[:limit]]
+
+    def _reach(self, limit: int) -> int:
+        """How many to read, so that `limit` are left even if this step has taken all that it knows."""
+        return limit + len(self._entries)
+
+    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
+        lane = self._keys.lane(task_type, priority)
+        keys = self._server.command_blocking("ZRANGEBYSCORE", lane, "-inf", now, "LIMIT", 0, self._reach(limit))
+
+        def is_due(task: Task) -> bool:
+            return _waits(task) and task.priority == priority and task.scheduled_at <= now
+
+        return self._select(task_type, keys, is_due, lambda task: (task.scheduled_at, task.key), limit)
+
+    def next_due(self, task_type: str, after: Instant) -> Instant | None:
+        lanes = self.lanes(task_type)
+        reach = self._reach(1)
+        heads = self._server.many_blocking(
+            [
+                (
+                    "ZRANGEBYSCORE",
+                    self._keys.lane(task_type, lane),
+                    f"({after}",
+                    "+inf",
+                    "WITHSCORES",
+                    "LIMIT",
+                    0,
+                    reach,
+                )
+                for lane in lanes
+            ]
+        )
+        known = {key for name, key in self._entries if name == task_type}
+        others = [int(score) for head in heads for key, score in _scored(head) if key not in known]
+        own = [
+            entry.task.scheduled_at
+            for identity, entry in self._entries.items()
+            if identity.task_type == task_type and entry.task is not None and _waits(entry.task)
+        ]
+        return min((due_at for due_at in (*others, *own) if due_at > after), default=None)
+
+    def lanes(self, task_type: str) -> Sequence[int]:
+        used = self._server.command_blocking("SMEMBERS", self._keys.of("lanes", task_type))
+        own = {entry.task.priority for entry in self._entries.values() if entry.task is not None}
+        return sorted({NORMAL_LANE, *(int(priority) for priority in used), *own})
+
+    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
+        raise NotImplementedError("the tick script finds them")
+
+    def extend_leases(self, until: Instant) -> int:
+        raise NotImplementedError("the tick script extends them")
+
+    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
+        assert self._type is not None
+        keys = self._scripts.held_blocking(self._type, instance, claim_id)
+
+        def is_mine(task: Task) -> bool:
+            return task.status is TaskStatus.RUNNING and (task.instance, task.claim_id) == (instance, claim_id)
+
+        return self._select(self._type, keys, is_mine, lambda task: task.identity, len(keys))
+
+    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
+        raise NotImplementedError("the store finds them, over all types")
+
+    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]:
+        raise NotImplementedError("the store finds them, over all types")
+
+    def forget(self, now: Instant, limit: int) -> int:
+        raise NotImplementedError("the store forgets, over all types")
+
+    def owned(self, task_type: str, owner: str) -> int:
+        return self._size(self._keys.of("owner", task_type, owner), lambda task: _is_owned(task, owner))
+
+    def _size(self, key: str, belongs: Callable[[Task], bool]) -> int:
+        """How many are in a set, with those that this step has put in and taken out."""
+        size = int(self._server.command_blocking("SCARD", key))
+        self._guard("members", key, size)
+        for identity, after in self._entries.items():
+            before = self._base[identity]
+            size += _counts(after, belongs) - _counts(before, belongs)
+        return size
+
+    # --- serials ---
+
+    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+        """Nothing is locked: who runs and who is parked under a serial is guarded by number."""
+        for task_type, serial in serials:
+            self._belongs_to(task_type)
+            key = self._keys.of("parked", task_type, serial)
+            self._guard("ranked", key, int(self._server.command_blocking("ZCARD", key)))
+
+    def running_under(self, task_type: str, serial: str) -> int:
+        key = self._keys.of("holders", task_type, serial)
+        return self._size(key, lambda task: task.status is TaskStatus.RUNNING and task.serial == serial)
+
+    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
+        aging_ms = self.types()[task_type].task_type.aging_ms
+        key = self._keys.of("parked", task_type, serial)
+        # A few more than asked for: those of one rank stand by key, and the earlier due one goes first.
+        keys = self._server.command_blocking("ZRANGE", key, 0, self._reach(limit) + 8)
+
+        def is_parked(task: Task) -> bool:
+            return task.status is TaskStatus.PENDING and task.parked and task.serial == serial
+
+        return self._select(task_type, keys, is_parked, lambda task: rank(task, aging_ms), limit)
+
+    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
+        raise NotImplementedError("the tick script finds them")
+
+    # --- types, counters, tokens ---
+
+    def types(self) -> Mapping[str, TypeRecord]:
+        if self._types is None:
+            names = sorted(name.decode() for name in self._server.command_blocking("SMEMBERS", self._keys.types))
+            found = self._server.many_blocking(type_commands(self._keys, names))
+            self._raw_types = {
+                name: (_or_empty(raw[0]), _or_empty(raw[1])) for name, raw in zip(names, found, strict=True)
+            }
+            self._types = decode_types(names, found)
+        return self._types
+
+    def put_type(self, record: TypeRecord) -> None:
+        name = self._belongs_to(record.task_type.name)
+        key = self._keys.type(name)
+        config, overrides = self._raw_types.get(name, ("", ""))
+        self._guard("field", key, "config", config)
+        self._guard("field", key, "overrides", overrides)
+        encoded = msgspec.json.encode(record.overrides).decode()
+        self._commands.append(["HSET", key, "config", encode_task_type(record.task_type), "overrides", encoded])
+
+    def tokens(self, count: int) -> Sequence[int]:
+        # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
+        assert self._type is not None
+        last = int(self._server.command_blocking("INCRBY", self._keys.of("seq", self._type), count))
+        return range(last - count + 1, last + 1)
+
+    def skip_tokens(self, task_type: str, above: int) -> None:
+        key = self._keys.of("seq", self._belongs_to(task_type))
+        last = int(self._server.command_blocking("GET", key) or 0)
+        if last < above:
+            # Others may take tokens meanwhile: adding can only go too far, never back.
+            self._server.command_blocking("INCRBY", key, above - last)
+
+    def pending(self, task_type: str) -> int:
+        counts = self._keys.of("counts", task_type)
+        found = int(self._server.command_blocking("HGET", counts, "pending") or 0)
+        record = self.types().get(task_type)
+        if record is not None and found + _NEAR_FULL >= record.task_type.max_pending:
+            self._guard("atmost", counts, "pending", found)
+        return found + self._deltas["pending"]
+
+    def count(self, deltas: Mapping[str, Mapping[str, int]]) -> None:
+        for task_type, counts in deltas.items():
+            self._belongs_to(task_type)
+            for name, delta in counts.items():
+                self._deltas[name] += delta
+
+    def bucket(self, name: str) -> Bucket | None:
+        key = self._keys.bucket(name)
+        tokens, at = self._server.command_blocking("HMGET", key, "tokens", "at")
+        self._guard("field", key, "tokens", _or_empty(tokens))
+        self._guard("field", key, "at", _or_empty(at))
+        return None if tokens is None or at is None else Bucket(float(tokens), int(at))
+
+    def put_bucket(self, name: str, bucket: Bucket) -> None:
+        key = self._keys.bucket(name)
+        self._commands.append(["HSET", key, "tokens", repr(bucket.tokens), "at", str(bucket.at)])
+        record = self.types()[name.removeprefix("type:")].task_type
+        assert record.rate_limit is not None
+        refill_ms = int(record.rate_limit.burst / record.rate_limit.rate * 1_000)
+        self._commands.append(["PEXPIRE", key, max(DAY, 2 * refill_ms)])
+
+    # --- the run log, and what comes after ---
+
+    def log(self, runs: Sequence[RunRecord]) -> None:
+        self._runs += runs
+
+    def drop_runs(self, before: Instant, limit: int) -> int:
+        raise NotImplementedError("the store drops them, over all types")
+
+    def tell(self, completions: Sequence[Completion]) -> None:
+        for completion in completions:
+            self._belongs_to(completion.task_type)
+            given = completion._asdict()
+            self._told.append([text for name, value in given.items() if value is not None for text in (name, value)])
+
+    def told(self, limit: int) -> Sequence[Completion]:
+        raise NotImplementedError("the pump's own transaction is told")
+
+    def arrived(self, identity: Identity) -> set[str]:
+        return {name for name in self._need(identity) if not name.startswith(_SEEN)}
+
+    def _need(self, identity: Identity) -> dict[str, str]:
+        if identity not in self._arrived:
+            key = self._keys.of("need", *identity)
+            found: dict[bytes, bytes] = self._server.command_blocking("HGETALL", key)
+            flat = b"\0".join(text for pair in found.items() for text in pair)
+            self._guard("hash", key, sha1(flat, usedforsecurity=False).hexdigest())
+            self._arrived[identity] = {name.decode(): value.decode() for name, value in found.items()}
+        return self._arrived[identity]
+
+    def arrive(self, identity: Identity, task_type: str) -> None:
+        # It arrived in another store: older than anything that a pump can bring here.
+        self._arrive(identity, task_type, "0-0")
+
+    def _arrive(self, identity: Identity, task_type: str, stream_id: str) -> None:
+        self._belongs_to(identity.task_type)
+        self._need(identity)[task_type] = stream_id
+        self._commands.append(["ZADD", self._keys.of("keys", identity.task_type), 0, identity.key])
+
+    def clear_arrived(self, identities: Collection[Identity]) -> None:
+        """What arrived is dealt with, but remembered: a pump that was cut off may bring it again."""
+        for identity in identities:
+            self._belongs_to(identity.task_type)
+            need = self._need(identity)
+            for name in self.arrived(identity):
+                need[f"{_SEEN}{name}"] = need.pop(name)
+
+    def _need_commands(self) -> Iterable[Command]:
+        for identity, need in self._arrived.items():
+            key = self._keys.of("need", *identity)
+            yield ["DEL", key]
+            if need:
+                yield ["HSET", key, *(text for pair in sorted(need.items()) for text in pair)]
+                if all(name.startswith(_SEEN) for name in need):
+                    yield ["PEXPIRE", key, NEED_TTL_MS]
+
+    # --- instances ---
+
+    def beat(self, beat: Beat, now: Instant) -> None:
+        raise NotImplementedError("the store keeps them beside the types")
+
+    def swept_at(self) -> Instant | None:
+        raise NotImplementedError("the tick script knows")
+
+    def set_swept_at(self, now: Instant) -> None:
+        raise NotImplementedError("the tick script knows")
+
+    def instances(self) -> Sequence[Instance]:
+        raise NotImplementedError("the store keeps them beside the types")
+
+    def leave(self, instance: str) -> None:
+        raise NotImplementedError("the store keeps them beside the types")
+
+    def drop_instances(self, before: Instant) -> int:
+        raise NotImplementedError("the store keeps them beside the types")
+
+
+class Delivery(NamedTuple):
+    """A completion on its way to a follower, with its place in the log."""
+
+    stream_id: str
+    completion: Completion
+
+
+class PumpTransaction(RedisTransaction):
+    """Hands completions to one follower, idempotently: what it has seen before is passed over."""
+
+    def __init__(self, scripts: Scripts, follower: str, deliveries: Sequence[Delivery]) -> None:
+        super().__init__(scripts, follower)
+        self._follower = follower
+        self._deliveries = [delivery for delivery in deliveries if not self._was_seen(delivery)]
+        self._arriving = iter(self._deliveries)
+
+    def _was_seen(self, delivery: Delivery) -> bool:
+        name = delivery.completion.task_type
+        need = self._need(Identity(self._follower, delivery.completion.key))
+        newest = max(
+            (need[field] for field in (name, f"{_SEEN}{name}") if field in need), key=_stream_order, default=""
+        )
+        return newest != "" and _stream_order(delivery.stream_id) <= _stream_order(newest)
+
+    def types(self) -> Mapping[str, TypeRecord]:
+        """The follower alone: each gets what is its own in a step of its own."""
+        return {name: record for name, record in super().types().items() if name == self._follower}
+
+    def told(self, limit: int) -> Sequence[Completion]:
+        return [delivery.completion for delivery in self._deliveries]
+
+    def arrive(self, identity: Identity, task_type: str) -> None:
+        self._arrive(identity, task_type, next(self._arriving).stream_id)
+
+
+def _stream_order(stream_id: str) -> tuple[int, int]:
+    millis, _, number = stream_id.partition("-")
+    return int(millis), int(number)
+
+
+def type_commands(keys: Keys, names: Sequence[str]) -> list[Command]:
+    """What must be read to know some types."""
+    return [["HMGET", keys.type(name), "config", "overrides"] for name in names]
+
+
+def decode_types(names: Sequence[str], found: Sequence[Sequence[bytes | None]]) -> dict[str, TypeRecord]:
+    """The records of those types that are there."""
+    records: dict[str, TypeRecord] = {}
+    for name, (config, overrides) in zip(names, found, strict=True):
+        if config is not None:
+            asked = {} if overrides is None else msgspec.json.decode(overrides, type=dict[str, bool])
+            records[name] = TypeRecord(decode_task_type(config.decode()), asked)
+    return records
+
+
+def _or_empty(value: bytes | None) -> str:
+    return "" if value is None else value.decode()
+
+
+def _scored(flat: Sequence[bytes]) -> Iterable[tuple[str, float]]:
+    return ((key.decode(), float(score)) for key, score in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _waits(task: Task) -> bool:
+    return task.status is TaskStatus.PENDING and not task.parked
+
+
+def _is_owned(task: Task, owner: str) -> bool:
+    return task.owner == owner and task.status.is_live
+
+
+def _counts(entry: Entry, belongs: Callable[[Task], bool]) -> int:
+    return int(entry.task is not None and belongs(entry.task))

@@ -1,0 +1,155 @@
+"""Two versions of Rota on one Redis: the older one never undoes what the newer one wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+from msgspec.structs import replace
+
+from rota.clock import HOUR, MINUTE
+from rota.core.outcome import Answer, TouchOutcome
+from rota.core.task import Activity, Event
+from rota.core.task_type import RetryPolicy, TaskType
+from rota.stores import open_store
+from rota.stores.base import Store
+from rota.testing.clock import FakeClock
+from rota.testing.conformance.world import World
+from rota.testing.redis_servers import RedisServer
+
+TASK = "scheduler:task:{work}:k"
+TYPE = "scheduler:task_type:{work}"
+FIELD, VALUE = "tide", "high"
+"""A field that a version to come will write."""
+
+
+@pytest.fixture
+async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[Store]:
+    made = open_store(redis_url, clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def other(redis_url: str, clock: FakeClock, store: Store) -> AsyncIterator[Store]:
+    """A second instance on the same keys."""
+    assert store
+    made = open_store(redis_url, clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+class Life:
+    """One task through every verb, and a field in its hash that this version does not know."""
+
+    def __init__(self, world: World, server: RedisServer) -> None:
+        self.world = world
+        self._server = server
+        self._last = "schedule"
+
+    def mark(self) -> None:
+        self._server.ask("HSET", TASK, FIELD, VALUE)
+
+    def check(self, step: str) -> None:
+        found = self._server.ask("HGET", TASK, FIELD)
+        assert found == VALUE, f"the unknown field did not survive {step} (after {self._last})"
+        self._last = step
+
+    async def asked(self, event: Event) -> None:
+        assert (await self.world.ask(event)).answer is Answer.OK, event
+        self.check(event)
+
+    async def ran(self, event: Event) -> None:
+        """Claimed, renewed, touched and settled."""
+        if (await self.world.there()).scheduled_at > self.world.now:
+            await self.asked(Event.RUN_NOW)
+        task = await self.world.claim_one()
+        self.check("claim")
+        assert self.world.renew(task, progress="half").answer is Answer.OK
+        self.check("renew")
+        assert (await self.world.settle(task, event)).answer is Answer.OK
+        self.check(event)
+
+
+@pytest.mark.parametrize("recurring", [False, True], ids=["plain", "recurring"])
+async def test_unknown_fields_survive_every_verb(
+    store: Store, redis: RedisServer, clock: FakeClock, *, recurring: bool
+) -> None:
+    world = World(store, clock)
+    await world.type(max_retries=9, retry=RetryPolicy(base_ms=0, max_ms=0), on_busy="ignore")
+    await (world.series() if recurring else world.schedule())
+    life = Life(world, redis)
+    life.mark()
+    assert (await world.touch()).outcome is TouchOutcome.COALESCED
+    life.check("touch")
+    assert (await world.update(payload="new " * 30)).answer is Answer.OK
+    life.check("update")
+    for event in (Event.RETRY, Event.SNOOZE, Event.RELEASE):
+        await life.ran(event)
+    for event in (Event.PAUSE, Event.RESUME, Event.RUN_NOW):
+        await life.asked(event)
+    taken = await world.claimed(claim_id="lost-reply")
+    assert len(taken.tasks) == 1
+    await store.abandon("i1", "lost-reply", now=world.now)
+    life.check("abandon")
+    await world.crash()
+    life.check("reap")
+    await life.asked(Event.CANCEL)
+    assert (await world.schedule()).task is not None
+    life.check("schedule over a finished task")
+
+
+async def test_unknown_fields_survive_the_ends_of_a_task(store: Store, redis: RedisServer, clock: FakeClock) -> None:
+    world = World(store, clock)
+    await world.type(max_retries=0)
+    life = Life(world, redis)
+    await world.schedule()
+    life.mark()
+    await life.ran(Event.FAIL)
+    await life.asked(Event.REDRIVE)
+    await life.ran(Event.DISCARD)
+    await life.asked(Event.RUN_NOW)
+    await life.ran(Event.COMPLETE)
+    await life.asked(Event.RUN_NOW)
+    await life.asked(Event.END)
+
+
+async def test_a_purged_task_takes_its_unknown_fields_along(store: Store, redis: RedisServer, clock: FakeClock) -> None:
+    world = World(store, clock)
+    await world.type()
+    await world.schedule()
+    redis.ask("HSET", TASK, FIELD, VALUE)
+    await world.ask(Event.CANCEL)
+    assert (await world.ask(Event.PURGE)).answer is Answer.OK
+    assert redis.ask("EXISTS", TASK) == 0
+
+
+async def test_an_older_configuration_never_overwrites_a_newer_one(
+    store: Store, other: Store, clock: FakeClock
+) -> None:
+    newer = TaskType(name="work", version=2, interval_ms=HOUR)
+    older = replace(newer, version=1, interval_ms=MINUTE)
+    await store.put_types([newer])
+    assert [record.task_type for record in await other.put_types([older])] == [newer]
+    assert [record.task_type for record in await other.list_types()] == [newer]
+    touched = (await other.touch([Activity(task_type="work", key="k", user_id="u1")], now=clock.now()))[0]
+    assert touched.scheduled_at == clock.now() + HOUR, "the policy is read from the record, never sent by the caller"
+    await store.put_types([replace(newer, version=3, interval_ms=2 * HOUR)])
+    assert (await other.list_types())[0].task_type.interval_ms == 2 * HOUR
+
+
+async def test_settings_of_a_version_to_come_are_kept(store: Store, other: Store, redis: RedisServer) -> None:
+    await store.put_types([TaskType(name="work", version=7)])
+    await store.override_type("work", {"enabled": False})
+    redis.ask("HSET", TYPE, FIELD, VALUE)
+    config = cast("dict[str, object]", json.loads(str(redis.ask("HGET", TYPE, "config"))))
+    redis.ask("HSET", TYPE, "config", json.dumps({**config, FIELD: VALUE}))
+    await other.put_types([TaskType(name="work", version=6)])
+    await other.override_type("work", {"enabled": None})
+    kept = cast("dict[str, object]", json.loads(str(redis.ask("HGET", TYPE, "config"))))
+    assert (kept[FIELD], redis.ask("HGET", TYPE, FIELD)) == (VALUE, VALUE)
+    assert (await other.list_types())[0].enabled
