@@ -19,7 +19,8 @@ from rota import (
     init_scheduler,
     set_scheduler,
 )
-from rota.clock import SECOND
+from rota.clock import SECOND, Clock
+from rota.stores.base import Store
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock, FaultyStore, assert_scheduled
 
@@ -224,3 +225,20 @@ def test_what_is_no_store_is_refused():
     with pytest.raises(InvalidConfig, match=r"scheduler.taks .*Did you mean 'tasks'"):
         init_scheduler("memory://", {"taks": {}})
     set_scheduler(None)
+
+
+@pytest.mark.parametrize("clock", [None, FakeClock()])
+async def test_the_stores_own_clock_rules_unless_a_test_brings_one(
+    clock: FakeClock | None, monkeypatch: pytest.MonkeyPatch
+):
+    given: list[Clock | None] = []
+
+    def opened(url: str, clock: Clock | None = None) -> Store:
+        given.append(clock)
+        return MemoryStore(clock)
+
+    monkeypatch.setattr("rota.scheduler.open_store", opened)
+    scheduler = TaskScheduler("postgresql://h/d", {"tasks": TYPES}, clock=clock)
+    await scheduler.schedule_user_task("compress", "u1")
+    await scheduler.stop()
+    assert given == [clock]

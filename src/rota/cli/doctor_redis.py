@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from urllib.parse import urlsplit
 
 from rota.cli.doctor import Finding
 from rota.errors import RotaError
@@ -54,7 +55,8 @@ def examine(url: str) -> list[Finding]:
 
     try:
         address = parse_address(url)
-        return worst([of_server(name, client, address.prefix) for name, client in _nodes(address)])
+        user = str(address.options.get("username") or urlsplit(address.plain_url).username or "default")
+        return worst([of_server(name, client, address.prefix, user) for name, client in _nodes(address)])
     except (RedisError, OSError, RotaError):
         return []
 
@@ -70,10 +72,10 @@ def worst(nodes: Sequence[list[Finding]]) -> list[Finding]:
     ]
 
 
-def of_server(name: str, client: Client, prefix: str) -> list[Finding]:
+def of_server(name: str, client: Client, prefix: str, user: str = "default") -> list[Finding]:
     """The findings about one server, whose connection is closed; `name` tells several apart."""
     try:
-        findings = [*_server(client), _acl(client, prefix)]
+        findings = [*_server(client), _acl(client, prefix, user)]
     finally:
         client.close()
     if not name:
@@ -271,10 +273,9 @@ def _attempts(prefix: str) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "SUBSCRIBE", ("SUBSCRIBE", f"{place}:nobody")
 
 
-def _acl(client: Client, prefix: str) -> Finding:
+def _acl(client: Client, prefix: str, user: str) -> Finding:
     from redis.exceptions import MovedError, NoPermissionError, ResponseError
 
-    user = _whoami(client)
     forbidden: dict[str, str] = {}
     for name, command in _attempts(prefix):
         try:
@@ -295,11 +296,3 @@ def _acl(client: Client, prefix: str) -> Finding:
     if keys:
         advice = f"ACL SETUSER {user} ~{prefix}* resetchannels &{prefix}* +@all -@admin"
     return Finding("acl", "error", f"the user {user!r} may not: {', '.join(names)}", f"Allow it: {advice}")
-
-
-def _whoami(client: Client) -> str:
-    from redis.exceptions import ResponseError
-
-    with suppress(ResponseError):
-        return str(client.execute_command("ACL WHOAMI"))
-    return "default"

@@ -20,15 +20,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
 from msgspec.structs import replace
-from structlog.typing import FilteringBoundLogger
 
 from rota.clock import Clock, Instant, Millis
 from rota.config.urls import masked
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity
 from rota.errors import RotaError, StoreUnavailable
+from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
 from rota.runtime.health import Health, Pulse
@@ -44,7 +43,7 @@ PERIOD_SECONDS: Final = 5.0
 """How often an idle process looks whether another one has left something in the file."""
 PAGE: Final = 200
 
-log: FilteringBoundLogger = structlog.get_logger("rota.spool")
+log = get_logger("rota.spool")
 
 Connected = Callable[[], Store | None]
 """The store if it is open and ready, without waiting."""

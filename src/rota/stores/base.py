@@ -423,5 +423,5 @@ class Store(ABC):
 
         Guards: a live task is kept, and so is whatever this store knows that is newer; so restoring again changes
         nothing. Counters and indexes are right afterwards, limits are not asked, and no token that a snapshot carries
-        is ever handed out here. All snapshots of one call are one step.
+        is ever handed out here.
         """

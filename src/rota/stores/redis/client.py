@@ -1,8 +1,8 @@
 """The connection to Redis: what a URL names, and how a command or a script is sent.
 
-Two clients share one address: one on the event loop, for the verbs that thousands of callers use at once, and a blocking
-one for the heartbeat and for units of work on threads. Neither repeats a command by itself, because a script that was
-cut off may have run.
+Two clients share one address: one on the event loop, for the verbs that thousands of callers use at once, and a
+blocking one for the heartbeat and for units of work on threads. Neither repeats a command by itself, because a script
+that was cut off may have run.
 
 A socket is never abandoned in the middle of a reply: each call is a task of its own with a deadline of its own, and a
 caller that goes away leaves it to be read to its end. The number of calls under way is bounded, and so is the pool.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from redis.asyncio import Redis as LoopRedis
 from redis.asyncio import RedisCluster as LoopCluster
@@ -31,7 +31,7 @@ from rota.errors import StoreUnavailable
 from rota.stores.redis.address import Address
 from rota.stores.redis.source import Script, script
 
-__all__ = ["CALL_SECONDS", "Server"]
+__all__ = ["CALL_SECONDS", "Call", "Server"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,20 @@ CALL_SECONDS = 5.0
 LOOP_CALLS = 16
 """How many calls of the event loop are under way at most, and so how many connections it has."""
 THREAD_CONNECTIONS = 8
+
+
+class Call(NamedTuple):
+    """A script to be called, the key that says where, and its arguments."""
+
+    script: str
+    key: str
+    args: Sequence[str | bytes]
+
+    def by_digest(self) -> tuple[str | int | bytes, ...]:
+        return "EVALSHA", script(self.script).digest, 1, self.key, *self.args
+
+    def by_text(self) -> tuple[str | int | bytes, ...]:
+        return "EVAL", script(self.script).text, 1, self.key, *self.args
 
 
 class _Client(Protocol):
@@ -116,6 +130,28 @@ class Server:
                 return await client.execute_command("EVALSHA", wanted.digest, 1, key, *args)
             except NoScriptError:
                 return await client.execute_command("EVAL", wanted.text, 1, key, *args)
+
+        return await self._shielded(run)
+
+    async def run_many(self, calls: Sequence[Call | Sequence[str | int | bytes]]) -> list[Any]:
+        """Scripts and commands in one round trip, not atomic; on a Cluster each goes where its key is."""
+        client = self._loop_or_refuse()
+        if self.address.kind == "cluster":
+            return await asyncio.gather(
+                *(self.run(*call) if isinstance(call, Call) else self.command(*call) for call in calls)
+            )
+
+        async def run() -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for call in calls:
+                pipeline.execute_command(*(call.by_digest() if isinstance(call, Call) else call))
+            found = await pipeline.execute(raise_on_error=False)
+            for at, (call, answer) in enumerate(zip(calls, found, strict=True)):
+                if isinstance(answer, NoScriptError) and isinstance(call, Call):
+                    found[at] = await client.execute_command(*call.by_text())
+                elif isinstance(answer, Exception):
+                    raise answer
+            return found
 
         return await self._shielded(run)
 

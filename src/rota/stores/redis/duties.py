@@ -44,14 +44,14 @@ class Steps(Protocol):
 
 
 async def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) -> Tick:
-    ticked = await scripts.tick(beat, None, now)
+    ticked = await scripts.tick(beat, now)
     reaped: list[tuple[Instant, Task]] = []
     for swept in ticked.swept:
         reaped += await _sweep(steps, swept, now)
     next_due_at = ticked.next_due_at
     if any(swept.expired or swept.idle for swept in ticked.swept):
         # What was reaped or un-parked is due again: look once more.
-        next_due_at = (await scripts.tick(beat, None, now)).next_due_at
+        next_due_at = (await scripts.tick(beat, now)).next_due_at
     reaped.sort(key=lambda pair: (pair[0], pair[1].identity))
     return Tick([task for _, task in reaped], sum(swept.extended for swept in ticked.swept), next_due_at, ticked.now)
 
@@ -106,7 +106,14 @@ async def prune(
         purged += await steps.work_on(name, lambda work, name=name, keys=keys: _purge(work, name, keys), now)
     for name, keys in (await _first(scripts, names, ["past"], now, limit)).items():
         forgotten += await scripts.forget(name, keys, now)
+    await _drop_instances(scripts, now - verbs.INSTANCE_TTL)
     return Purged(ended, purged, forgotten, await _drop_runs(scripts, names, now - run_ttl_ms, limit))
+
+
+async def _drop_instances(scripts: Scripts, before: Instant) -> None:
+    silent = [name for name, instance in (await scripts.instances()).items() if instance.seen_at < before]
+    if silent:
+        await scripts.server.command("HDEL", scripts.keys.instances, *silent)
 
 
 async def _first(

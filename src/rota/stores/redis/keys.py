@@ -5,7 +5,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
 
     task_types                       set      the names of all types (the only thing that knows them all)
     task_type:{}                     hash     config (JSON), overrides (JSON), followed, swept_at
-    task:{}:<key>                    hash     the task, field by field, and the identity's past (without `status`: only that)
+    task:{}:<key>                    hash     the task and the identity's past; without `status` only the past
     payload:{}:<key>                 string   a payload over 64 bytes, so that the hash stays compact
     queue:{}, queue:{}:<priority>    zset     pending, by scheduled_at: the lane of priority 5, and the others
     lanes:{}                         set      the priorities other than 5 that were ever used

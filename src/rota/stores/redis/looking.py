@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from rota.core.task import Identity, RunRecord, Task, TaskStatus
+from rota.core.task import NO_PAST, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
-from rota.stores.base import Counts, Page, RunQuery, TaskQuery
+from rota.keys import GLOBAL_KEY
+from rota.stores.base import Counts, Page, RunQuery, Snapshot, TaskQuery, page_of
+from rota.stores.limits import check_cursor
 from rota.stores.redis.codec import decode_run
 from rota.stores.redis.keys import user_prefix
 from rota.stores.redis.scripts import Scripts
@@ -37,6 +39,7 @@ _INDEXES = {
 
 RunKey = tuple[int, int, str]
 """The place of a run record among all: its stream id and its type."""
+Row = tuple[RunKey, RunRecord]
 
 
 class Looking:
@@ -69,18 +72,18 @@ class Looking:
     # --- tasks ---
 
     async def find(self, query: TaskQuery) -> Page[Task]:
-        after = None if query.cursor is None else _split(query.cursor)
+        after = None if query.cursor is None else check_cursor(query.cursor)
         tasks: list[Task] = []
-        for name in await self._names_from(query, after):
+        for name in await self._names_from(after, query.task_type):
             start = after.key if after is not None and after.task_type == name else None
             async for task in self._tasks(name, query, start):
                 tasks.append(task)
                 if len(tasks) > query.limit:
-                    return Page(tasks[: query.limit], str(tasks[query.limit - 1].identity))
-        return Page(tasks, None)
+                    return page_of(tasks, query.limit, lambda task: str(task.identity))
+        return page_of(tasks, query.limit, lambda task: str(task.identity))
 
-    async def _names_from(self, query: TaskQuery, after: Identity | None) -> list[str]:
-        names = await self.names() if query.task_type is None else [query.task_type]
+    async def _names_from(self, after: Identity | None, only: str | None = None) -> list[str]:
+        names = await self.names() if only is None else [only]
         return [name for name in names if after is None or name >= after.task_type]
 
     async def _tasks(self, name: str, query: TaskQuery, after: str | None) -> AsyncIterator[Task]:
@@ -131,6 +134,28 @@ class Looking:
                 return
             start = f"({found[-1].decode()}"
 
+    # --- all that is known ---
+
+    async def export(self, after: Identity | None, limit: int) -> Page[Snapshot]:
+        found: list[Snapshot] = []
+        for name in await self._names_from(after):
+            start = f"({after.key}" if after is not None and after.task_type == name else "-"
+            async for keys in self._range(name, start, "+"):
+                found += await self._snapshots(name, keys)
+                if len(found) > limit:
+                    return page_of(found, limit, lambda snapshot: str(snapshot.identity))
+        return page_of(found, limit, lambda snapshot: str(snapshot.identity))
+
+    async def _snapshots(self, name: str, keys: Sequence[str]) -> list[Snapshot]:
+        identities = [Identity(name, key) for key in keys]
+        loaded = await self._scripts.load(name, identities)
+        needs = await self._server.many([("HKEYS", self._keys.of("need", *identity)) for identity in identities])
+        snapshots = [
+            Snapshot(identity=identity, task=each.entry.task, past=each.entry.past, arrived=_arrived(need))
+            for identity, each, need in zip(identities, loaded, needs, strict=True)
+        ]
+        return [each for each in snapshots if each.task is not None or each.past != NO_PAST or each.arrived]
+
     # --- runs ---
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -148,7 +173,7 @@ class Looking:
             if newest is None:
                 break
             found.append(newest.rows.pop(0)[1])
-        return _page(found, query.limit)
+        return page_of(found, query.limit, lambda run: run.run_id)
 
     async def _run(self, run_id: str, query: RunQuery) -> list[RunRecord]:
         key = _run_key(run_id)
@@ -159,9 +184,7 @@ class Looking:
         runs = [run for _, run in decode_rows(name, rows)]
         return [run for run in runs if _run_matches(run, query)]
 
-    async def rows(
-        self, name: str, query: RunQuery, before: RunKey | None
-    ) -> tuple[list[tuple[RunKey, RunRecord]], bool]:
+    async def rows(self, name: str, query: RunQuery, before: RunKey | None) -> tuple[list[Row], bool]:
         """A chunk of a type's log, newest first, and whether that was the last one."""
         stop = "+" if before is None else _just_before(before, name)
         stream = self._keys.of("runs", name)
@@ -172,7 +195,7 @@ class Looking:
             rows += await self._history(name, query.key, stop, {key for key, _ in rows})
         return rows, is_last
 
-    async def _history(self, name: str, key: str, stop: str, known: set[RunKey]) -> list[tuple[RunKey, RunRecord]]:
+    async def _history(self, name: str, key: str, stop: str, known: set[RunKey]) -> list[Row]:
         """The rows of a recurring task that the log of its type has left behind."""
         oldest = min(known, default=None)
         first = stop if oldest is None else _just_before(oldest, name)
@@ -184,7 +207,7 @@ class _Log:
     """The matching rows of one type, read as far as they are needed."""
 
     def __init__(self, looking: Looking, name: str, query: RunQuery, before: RunKey | None) -> None:
-        self.rows: list[tuple[RunKey, RunRecord]] = []
+        self.rows: list[Row] = []
         self._looking = looking
         self._name = name
         self._query = query
@@ -199,7 +222,7 @@ class _Log:
             self.rows = [row for row in found if _run_matches(row[1], self._query)]
 
 
-def decode_rows(name: str, rows: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[tuple[RunKey, RunRecord]]:
+def decode_rows(name: str, rows: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[Row]:
     """Entries of a stream as run records, each with its place among all."""
     for stream_id, fields in rows:
         millis, _, number = stream_id.decode().partition("-")
@@ -223,18 +246,12 @@ def _run_key(run_id: str) -> RunKey | None:
     return (int(millis), int(number), name) if len(millis) < 19 and len(number) < 19 else None
 
 
-def _split(cursor: str) -> Identity:
-    task_type, slash, key = cursor.partition("/")
-    if not slash:
-        raise InvalidInput(f"The cursor {cursor!r} is none of ours. Take it from the last page, unchanged.")
-    return Identity(task_type, key)
-
-
 def _matches(task: Task, query: TaskQuery) -> bool:
     return (
         (query.status is None or task.status is query.status)
         and (query.user_id is None or task.user_id == query.user_id)
         and (query.owner is None or task.owner == query.owner)
+        and (not query.schedules or (task.trigger is not None and task.key != GLOBAL_KEY))
     )
 
 
@@ -247,9 +264,8 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
     )
 
 
-def _page(found: list[RunRecord], limit: int) -> Page[RunRecord]:
-    items = found[:limit]
-    return Page(items, items[-1].run_id if len(found) > limit else None)
+def _arrived(need: Iterable[bytes]) -> tuple[str, ...]:
+    return tuple(sorted(name.decode() for name in need if not name.startswith(b"seen:")))
 
 
 def _counts(fields: dict[bytes, bytes]) -> Counts:

@@ -10,8 +10,8 @@ import msgspec
 
 from rota.clock import Clock, Instant
 from rota.core.task import Entry, Identity
-from rota.stores.base import Beat, Taken
-from rota.stores.redis.client import Server
+from rota.stores.base import Beat, Instance, Taken
+from rota.stores.redis.client import Call, Server
 from rota.stores.redis.codec import decode_entry
 from rota.stores.redis.keys import Keys
 
@@ -34,6 +34,7 @@ class Swept(NamedTuple):
     extended: int
     expired: list[tuple[str, Instant]]
     idle: list[str]
+    next_due_at: Instant | None
 
 
 class Ticked(NamedTuple):
@@ -51,6 +52,7 @@ class Scripts:
         self.origin = uuid.uuid4().hex[:12]
         """Who publishes a wake-up: whoever hears its own need not heed it."""
         self._clock = clock
+        self._swept: set[str] = set()
 
     # --- time ---
 
@@ -102,15 +104,31 @@ class Scripts:
     async def forget(self, task_type: str, keys: Sequence[str], now: Instant) -> int:
         return int(await self.run("forget", task_type, keys, now))
 
-    async def tick(self, beat: Beat, names: Sequence[str] | None, now: Instant | None) -> Ticked:
-        """Sweep some types, or all there are and give the sign of life."""
-        given: dict[str, object] = {"lease_ms": beat.lease_ms, "due": dict.fromkeys(beat.types, True)}
-        if names is None:
-            given |= {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode()}
-        else:
-            given["types"] = list(names)
-        at, due, swept = await self.run("tick", names[0] if names else "any", given, now)
-        return Ticked(int(at), int(due) if due != b"" else None, [_swept(*each) for each in swept])
+    async def tick(self, beat: Beat, now: Instant | None) -> Ticked:
+        """Sign of life, and a sweep of all types, in one round trip."""
+        names = sorted(self._swept)
+        given = {"lease_ms": beat.lease_ms, "due": dict.fromkeys(beat.types, True)}
+        known, at, *swept = await self.server.run_many(
+            [
+                ("SMEMBERS", self.keys.types),
+                Call("beat", self.keys.instances, self._args("any", _beat(beat), now)),
+                *(Call("tick", self.keys.type(name), self._args(name, given, now)) for name in names),
+            ]
+        )
+        new = sorted({name.decode() for name in known} - self._swept)
+        if new:
+            # A type that another instance has made since: from now on it is swept with the others.
+            self._swept |= set(new)
+            swept += await self.server.run_many(
+                [Call("tick", self.keys.type(name), self._args(name, given, now)) for name in new]
+            )
+        found = [_swept(name, *each) for name, each in zip([*names, *new], swept, strict=True) if each is not None]
+        due = [each.next_due_at for each in found if each.next_due_at is not None]
+        return Ticked(int(at), min(due, default=None), found)
+
+    async def instances(self) -> dict[str, Instance]:
+        found = await self.server.command("HGETALL", self.keys.instances)
+        return {name.decode(): msgspec.json.decode(value, type=Instance) for name, value in found.items()}
 
     async def take(self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None) -> Taken:
         """A shared bucket; its own name leads to its node."""
@@ -131,6 +149,10 @@ def _loaded(identities: Sequence[Identity], found: Sequence[Any]) -> list[Loaded
     ]
 
 
-def _swept(name: bytes, extended: int, expired: Sequence[bytes], idle: Sequence[bytes]) -> Swept:
+def _beat(beat: Beat) -> dict[str, str]:
+    return {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode()}
+
+
+def _swept(name: str, extended: int, expired: Sequence[bytes], idle: Sequence[bytes], due: bytes | int) -> Swept:
     leases = [(key.decode(), int(float(at))) for key, at in zip(expired[::2], expired[1::2], strict=True)]
-    return Swept(name.decode(), extended, leases, [serial.decode() for serial in idle])
+    return Swept(name, extended, leases, [serial.decode() for serial in idle], due if isinstance(due, int) else None)

@@ -6,12 +6,14 @@ Every script begins with the lifecycle's table, which is handed over here and wr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-from rota.core.lifecycle import TABLE
+from rota.core.lifecycle import TABLE, Special
+from rota.core.task import TaskStatus
 
 __all__ = ["Script", "script"]
 
@@ -36,8 +38,9 @@ def _source(name: str) -> str:
 
 def _table() -> str:
     """The lifecycle's table as Lua: TABLE.claim.pending is 'running'."""
-    rows = (
-        f"  {event.value} = {{ {', '.join(f'{source.value} = {target.value!r}' for source, target in targets.items())} }},"
-        for event, targets in TABLE.items()
-    )
+    rows = (f"  ['{event.value}'] = {{ {_row(targets)} }}," for event, targets in TABLE.items())
     return "\n".join(["local TABLE = {", *rows, "}"])
+
+
+def _row(targets: Mapping[TaskStatus | Special, TaskStatus | Special]) -> str:
+    return ", ".join(f"{source.value} = '{target.value}'" for source, target in targets.items())

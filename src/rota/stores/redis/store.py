@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis
@@ -163,7 +162,7 @@ class RedisStore(TransactionalStore):
     def _run(
         self, name: str | None, function: Callable[[Transaction], T], make: Callable[[], RedisTransaction] | None = None
     ) -> T:
-        """Run a step until nothing was in its way. Those of this instance take turns: they lose no races to each other."""
+        """Run a step until nothing was in its way. Steps of one instance take turns and lose no race to each other."""
         with self._turns[name or ""]:
             for attempt in range(1, CONFLICT_TRIES + 1):
                 transaction = RedisTransaction(self._scripts, name) if make is None else make()
@@ -392,8 +391,8 @@ class RedisStore(TransactionalStore):
         return await self._looking.counts()
 
     async def instances(self) -> list[Instance]:
-        found = await self._server.command("HGETALL", self._keys.instances)
-        return [msgspec.json.decode(found[name], type=Instance) for name in sorted(found)]
+        found = await self._scripts.instances()
+        return [found[name] for name in sorted(found)]
 
 
 def _type_of(item: Any) -> str:

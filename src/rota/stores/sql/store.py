@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, literal_column, select, tuple_
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from rota.clock import Clock, Millis
 from rota.core.task import Identity, RunRecord, Task
@@ -27,7 +27,7 @@ from rota.stores.sql import tables
 from rota.stores.sql.backend import Backend, backend_for
 from rota.stores.sql.codec import ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, decode_run
 from rota.stores.sql.schema import prepare
-from rota.stores.sql.transaction import SqlTransaction
+from rota.stores.sql.transaction import Conflict, SqlTransaction
 from rota.stores.transaction import Transaction
 from rota.stores.transactional import CALL_TIMEOUT, TransactionalStore
 
@@ -119,10 +119,10 @@ class SqlStore(TransactionalStore):
         for attempt in range(1, CONFLICT_TRIES + 1):
             try:
                 return function()
-            except IntegrityError as error:
+            except Conflict as error:
                 # Two instances made the same identity at once: the next look finds it.
                 if attempt == CONFLICT_TRIES:
-                    raise StoreError(f"The store {self._name} refused a write: {error.orig}") from error
+                    raise StoreUnavailable(f"The store {self._name} is too busy: {error}, again and again.") from error
             except DBAPIError as error:
                 if not self._backend.is_conflict(error) or attempt == CONFLICT_TRIES:
                     raise self._away(error) from error

@@ -49,7 +49,7 @@ from rota.stores.sql.dialect import Dialect
 from rota.stores.sql.tables import tasks
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["SqlTransaction"]
+__all__ = ["Conflict", "SqlTransaction"]
 
 _c = tasks.c
 _IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
@@ -62,6 +62,10 @@ _NAMES = tuple(column.name for column in ENTRY_COLUMNS)
 _COLUMNS_AT = range(len(ENTRY_COLUMNS))
 
 Values = list[Any]
+
+
+class Conflict(Exception):
+    """Another transaction was first: this one is to be rolled back and run again."""
 
 
 class SqlTransaction:
@@ -126,20 +130,24 @@ class SqlTransaction:
             nulls = tuple(at for at in changed if values[at] is None)
             given = [values[at] for at in changed if values[at] is not None]
             if row is None:
-                inserted[_insert_statement(changed)].append(given)
+                inserted[_insert_statement(self._database, changed)].append(given)
             elif changed:
                 updated[_update_statement(changed, nulls)].append([*given, *identity])
             self._note_lane(after)
-        for statement, rows in (*inserted.items(), *updated.items()):
+        for statement, rows in inserted.items():
+            if self._execute_many(statement, rows) != len(rows):
+                raise Conflict("another transaction has made one of these identities first")
+        for statement, rows in updated.items():
             self._execute_many(statement, rows)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         self._write_lanes()
 
-    def _execute_many(self, statement: Executable, rows: list[Values]) -> None:
+    def _execute_many(self, statement: Executable, rows: list[Values]) -> int:
         """Hand rows straight to the driver: a task is written three times in its life, and SQLAlchemy's handling of
         named parameters costs more than SQLite's writing of the row."""
-        self._connection.exec_driver_sql(_sql_text(statement, self._connection.dialect), list(map(tuple, rows)))
+        sql = _sql_text(statement, self._connection.dialect)
+        return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
 
     def _note_lane(self, after: Entry) -> None:
         task = after.task
@@ -488,9 +496,10 @@ def _count_statement(database: str) -> Executable:
 
 
 @cache
-def _insert_statement(columns: tuple[int, ...]) -> Executable:
+def _insert_statement(database: str, columns: tuple[int, ...]) -> Executable:
     """Only what is no default is given: a new task has ten values, its table fifty columns."""
-    return insert(tasks).values({_NAMES[at]: bindparam(_NAMES[at]) for at in columns})
+    values: dict[str, ColumnElement[Any]] = {_NAMES[at]: bindparam(_NAMES[at]) for at in columns}
+    return _upsert(database, tasks).values(values).on_conflict_do_nothing()
 
 
 @cache

@@ -12,16 +12,8 @@
 
 local call = redis.call
 local prefix, task_type = ARGV[1], ARGV[2]
-local tag, type_hash
-
--- Every name below belongs to this type; only the tick goes from type to type, where that is possible.
-local function bind(name)
-  task_type = name
-  tag = ':{' .. name .. '}'
-  type_hash = prefix .. 'task_type' .. tag
-end
-
-bind(task_type)
+local tag = ':{' .. task_type .. '}'
+local type_hash = prefix .. 'task_type' .. tag
 
 local function named(kind, suffix)
   if suffix == nil then return prefix .. kind .. tag end

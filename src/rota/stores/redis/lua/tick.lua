@@ -1,11 +1,9 @@
--- Sign of life, sweep and next due time. On a single server one call does all types; on a Cluster one call each.
+-- Sweep one type, and say when its next task is due.
 --
--- input    types      list of names, or nothing for all of them
---          lease_ms   of the instance that ticks
+-- input    lease_ms   of the instance that ticks
 --          due        set of the types whose next due time it wants to know
---          instance, beat   its sign of life, or nothing if that is written elsewhere
--- returns  { now, next due time or '', list of types }, each type with something to say:
---          { type, extended, expired as a flat list of key and deadline, idle serials }
+-- returns  { extended, expired as a flat list of key and deadline, idle serials, next due time or '' },
+--          or nothing if there is no such type
 --
 -- If nobody swept for more than half a lease, every lease is extended once and nothing is reaped.
 
@@ -42,29 +40,15 @@ local function look_ahead()
   for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do look_at_lane(named('queue', priority)) end
 end
 
-local function tick(name)
-  bind(name)
-  if not read_type() then return nil end
-  local swept_at = call('HGET', type_hash, 'swept_at')
-  call('HSET', type_hash, 'swept_at', now)
-  local extended, expired = 0, {}
-  if not swept_at or math.abs(now - tonumber(swept_at)) > math.floor(input.lease_ms / 2) then
-    extended = extend(now + input.lease_ms)
-  else
-    expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
-  end
-  local idle = idle_serials()
-  if input.due[name] then look_ahead() end
-  if extended == 0 and #expired == 0 and #idle == 0 then return nil end
-  return { name, extended, expired, idle }
+if not read_type() then return false end
+local swept_at = call('HGET', type_hash, 'swept_at')
+call('HSET', type_hash, 'swept_at', now)
+local extended, expired = 0, {}
+if not swept_at or math.abs(now - tonumber(swept_at)) > math.floor(input.lease_ms / 2) then
+  extended = extend(now + input.lease_ms)
+else
+  expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
 end
-
-if input.instance then
-  local seen = string.format('{"beat":%s,"seen_at":%.0f}', input.beat, now)
-  call('HSET', prefix .. 'instances', input.instance, seen)
-end
-local names = input.types or call('SMEMBERS', prefix .. 'task_types')
-table.sort(names)
-local found = {}
-for _, name in ipairs(names) do found[#found + 1] = tick(name) end
-return { now, next_due or '', found }
+local idle = idle_serials()
+if input.due[task_type] then look_ahead() end
+return { extended, expired, idle, next_due or '' }
