@@ -20,7 +20,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         _row("SQLite, synchronous=FULL", f"sqlite:///{root}/rota.db", 20_000, yardstick)
-        with postgres_server(root / "postgres") as server, server.schema() as schema:
+        with postgres_server(root / "postgres", durable=True) as server, server.schema() as schema:
             _row("PostgreSQL 16", schema, 10_000, yardstick)
 
 

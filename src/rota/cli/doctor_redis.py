@@ -254,7 +254,7 @@ def _attempts(prefix: str) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "TIME", ("TIME",)
     for key, commands in (
         (table, (("HSET", "a", "1"), ("HGET", "a"), ("HMGET", "a"), ("HGETALL",), ("HEXISTS", "a"), ("HDEL", "b"))),
-        (table, (("HINCRBY", "n", 1), ("PEXPIRE", 10_000), ("EXISTS",))),
+        (table, (("HINCRBY", "n", 1), ("HSETNX", "a", "1"), ("HKEYS",), ("PEXPIRE", 10_000), ("EXISTS",))),
         (queue, (("ZADD", 0, "a"), ("PEXPIRE", 10_000), ("ZCARD",), ("ZRANGE", 0, 1), ("ZREM", "b"))),
         (queue, (("ZRANGEBYSCORE", 0, 1), ("ZRANGEBYLEX", "-", "+"))),
         (names, (("SADD", "a"), ("PEXPIRE", 10_000), ("SCARD",), ("SMEMBERS",), ("SREM", "b"))),

@@ -68,7 +68,8 @@ def _wrong_usage(given: list[str], error: _UsageError) -> int:
         return ExitCode.BAD_INPUT
     context: object = getattr(error, "ctx", None)
     path: object = getattr(context, "command_path", "rota")
-    return _report(given, "usage", f"{message.rstrip('.')}. See '{path} --help'.", ExitCode.BAD_INPUT)
+    sentence = message if message.endswith((".", "?")) else f"{message}."
+    return _report(given, "usage", f"{sentence} See '{path} --help'.", ExitCode.BAD_INPUT)
 
 
 def _surprise(given: list[str], error: Exception) -> int:

@@ -12,7 +12,7 @@ from rota.errors import InvalidConfig
 
 __all__ = ["BUS_SCHEMES", "DATABASE_SCHEMES", "STORE_SCHEMES", "check_url", "is_local", "masked", "scheme_of"]
 
-_REDIS: Final = ("redis", "rediss", "redis+sentinel", "redis+cluster")
+_REDIS: Final = ("redis", "rediss", "redis+unix", "unix", "redis+sentinel", "redis+cluster")
 STORE_SCHEMES: Final = ("sqlite", "postgresql", "memory", *_REDIS)
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
 BUS_SCHEMES: Final = ("local", "redis", "rediss", "kafka")

@@ -17,13 +17,14 @@ __all__ = ["open_store"]
 def open_store(url: str, clock: Clock | None = None) -> Store:
     """The store that a URL names, not yet connected: `await store.open()` does that.
 
-    memory://, sqlite:///rota.db or postgresql://user@host/name. Engines are imported when they are asked for.
+    memory://, sqlite:///rota.db, postgresql://user@host/name or redis://host:6379/0. Engines are imported when they
+    are asked for.
     """
     try:
         check_url(url, STORE_SCHEMES)
     except InvalidConfig as error:
         raise InvalidConfig(f"The store {masked(url)!r} cannot be used. {error}") from None
-    return _MAKERS.get(scheme_of(url), _no_redis)(url, clock)
+    return _MAKERS.get(scheme_of(url), _redis)(url, clock)
 
 
 def _memory(url: str, clock: Clock | None) -> Store:
@@ -49,11 +50,14 @@ def _postgresql(url: str, clock: Clock | None) -> Store:
     return _sql(url, clock)
 
 
-def _no_redis(url: str, clock: Clock | None) -> Store:
-    raise InvalidConfig(
-        f"The store {masked(url)!r} cannot be used: Redis is not in this version of Rota."
-        " Use 'sqlite:///rota.db' on one host, or 'postgresql://...' for several."
-    )
+def _redis(url: str, clock: Clock | None) -> Store:
+    if find_spec("redis") is None:
+        raise InvalidConfig(
+            f"The store {masked(url)!r} needs the Redis driver, which is not installed. Run: pip install 'rota[redis]'"
+        )
+    from rota.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock)
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Clock | None], Store]]] = {

@@ -69,6 +69,10 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The server's process. It is another one after every start."""
         assert self._process is not None, "this Redis has been stopped; start() it first"
@@ -186,7 +190,8 @@ class RedisCluster:
 def redis_cluster(directory: Path, nodes: int = 3, *, executable: Path | None = None) -> Generator[RedisCluster]:
     """A real Redis Cluster, every slot served, for the length of a `with` block. Raises `ServerAbsent`."""
     program = executable or redis_executable()
-    settings = ["--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]
+    # Nobody fails over here; a node that a busy machine holds up for a while must not be taken for dead.
+    settings = ["--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "60000"]
     with ExitStack() as stack:
         servers = [
             stack.enter_context(_started(program, directory / f"node-{number}", settings)) for number in range(nodes)

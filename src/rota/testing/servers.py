@@ -88,8 +88,9 @@ class PostgresServer:
 class _Running:
     """The server's process, from its start to the removal of its files."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, durable: bool) -> None:
         self._directory = directory
+        self._durable = durable
         self._server: _Server | None = None
 
     def __enter__(self) -> PostgresServer:
@@ -109,7 +110,7 @@ class _Running:
             raise ServerAbsent(f"PostgreSQL does not start in {self._directory}: {error!r}.") from error
         url = self._server.get_uri()
         with psycopg.connect(url, autocommit=True) as connection:
-            for statement in _SETTINGS:
+            for statement in () if self._durable else _SETTINGS:
                 connection.execute(statement)
         return PostgresServer(url)
 
@@ -121,9 +122,12 @@ class _Running:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def postgres_server(directory: Path) -> _Running:
-    """A PostgreSQL with its files in `directory`, for the length of a `with` block. Raises `ServerAbsent`."""
-    return _Running(directory)
+def postgres_server(directory: Path, *, durable: bool = False) -> _Running:
+    """A PostgreSQL with its files in `directory`, for the length of a `with` block. Raises `ServerAbsent`.
+
+    Tests need nothing that survives a power cut; whoever measures wants a server as it comes (`durable`).
+    """
+    return _Running(directory, durable=durable)
 
 
 def require_server(error: ServerAbsent) -> None:

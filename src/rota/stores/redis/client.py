@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from redis.asyncio import Redis as LoopRedis
@@ -187,6 +188,43 @@ class Server:
         if self._loop is None:
             raise self._closed()
         return self._loop
+
+    # --- walking ---
+
+    async def scan(self, pattern: str, count: int) -> AsyncIterator[list[str]]:
+        """Every key of a pattern on every node, page by page. A key may come twice."""
+        if self.address.kind != "cluster":
+            async for page in self._pages(self.command, "SCAN", ("MATCH", pattern, "COUNT", count)):
+                yield page
+            return
+        for node in cast("LoopCluster", self._loop_or_refuse()).get_primaries():
+            client = LoopRedis(host=node.host, port=int(node.port), **_options(self.address, LoopRetry))
+            try:
+                ask = partial(self._ask, client)
+                async for page in self._pages(ask, "SCAN", ("MATCH", pattern, "COUNT", count)):
+                    yield page
+            finally:
+                await client.aclose()
+
+    async def members(self, key: str, count: int, *, ranked: bool) -> AsyncIterator[list[str]]:
+        """Every member of a sorted or a plain set, page by page."""
+        scan = ("ZSCAN", key) if ranked else ("SSCAN", key)
+        async for page in self._pages(self.command, *scan, ("COUNT", count)):
+            yield page
+
+    async def _ask(self, client: LoopRedis, *args: str | int | bytes) -> Any:
+        return await self._shielded(lambda: cast("_Client", client).execute_command(*args))
+
+    async def _pages(
+        self, ask: Callable[..., Awaitable[Any]], *parts: str | tuple[str | int, ...]
+    ) -> AsyncIterator[list[str]]:
+        *command, options = parts
+        cursor = 0
+        while True:
+            cursor, found = await ask(*command, cursor, *options)
+            yield [(each[0] if isinstance(each, tuple) else each).decode() for each in found]
+            if int(cursor) == 0:
+                return
 
     # --- on any thread ---
 

@@ -17,9 +17,9 @@ from rota.core.outcome import Answer
 from rota.core.task import Identity, Task
 from rota.stores import verbs
 from rota.stores.base import Beat, Purged, Tick
-from rota.stores.redis.looking import decode_rows
+from rota.stores.redis.looking import Looking, decode_rows
 from rota.stores.redis.scripts import Scripts, Swept
-from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction, decode_types, type_commands
+from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction
 from rota.stores.transaction import Completion
 from rota.stores.work import Work
 
@@ -59,10 +59,10 @@ async def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) 
 async def _sweep(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
     name = swept.task_type
     deadlines = {Identity(name, key): at for key, at in swept.expired}
-    found: list[tuple[Instant, Task]] = []
+    found = list(swept.reaped)
     if deadlines:
         tasks = await steps.work_on(name, lambda work: _reap(work, list(deadlines)), now)
-        found = [(deadlines[task.identity], task) for task in tasks]
+        found += [(deadlines[task.identity], task) for task in tasks]
     if swept.idle:
         await steps.work_on(name, lambda work: work.unpark([(name, serial) for serial in swept.idle]), now)
     return found
@@ -181,11 +181,10 @@ async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, li
 # --- pump -----------------------------------------------------------------------------------------------------------
 
 
-async def pump(steps: Steps, scripts: Scripts, limit: int, now: Instant | None) -> int:
+async def pump(steps: Steps, scripts: Scripts, looking: Looking, limit: int, now: Instant | None) -> int:
     """Hand each completion to its followers, idempotently, and only then take it out of the log."""
     keys, server = scripts.keys, scripts.server
-    names = sorted(name.decode() for name in await server.command("SMEMBERS", keys.types))
-    types = decode_types(names, await server.many(type_commands(keys, names)))
+    types = await looking.types(await looking.names())
     followers = {name: record.task_type.after for name, record in types.items() if record.task_type.after}
     followed = sorted({name for after in followers.values() for name in after})
     deliveries = await _deliveries(scripts, followed, limit)

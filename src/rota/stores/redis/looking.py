@@ -14,11 +14,11 @@ from typing import TypeVar
 from rota.core.task import NO_PAST, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY
-from rota.stores.base import Counts, Page, RunQuery, Snapshot, TaskQuery, page_of
+from rota.stores.base import Counts, Page, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
 from rota.stores.limits import check_cursor
 from rota.stores.redis.codec import decode_run
 from rota.stores.redis.keys import user_prefix
-from rota.stores.redis.scripts import Scripts
+from rota.stores.redis.scripts import Scripts, decode_types, type_commands
 
 __all__ = ["Looking"]
 
@@ -53,6 +53,10 @@ class Looking:
     async def names(self) -> list[str]:
         """The names of all types."""
         return sorted(name.decode() for name in await self._server.command("SMEMBERS", self._keys.types))
+
+    async def types(self, names: Sequence[str]) -> dict[str, TypeRecord]:
+        """Those of some types that are there."""
+        return decode_types(names, await self._server.many(type_commands(self._keys, names)))
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
         found: dict[Identity, Task | None] = {}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.clock import Clock, Instant
-from rota.core.task import Entry, Identity
-from rota.stores.base import Beat, Instance, Taken
+from rota.clock import Clock, Instant, Millis
+from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
+from rota.core.task_type import decode_task_type
+from rota.stores.base import Beat, Claimed, ClaimRequest, Instance, Taken, TypeRecord
 from rota.stores.redis.client import Call, Server
-from rota.stores.redis.codec import decode_entry
-from rota.stores.redis.keys import Keys
+from rota.stores.redis.codec import decode_entry, decode_task, is_aside
+from rota.stores.redis.index import Command
+from rota.stores.redis.keys import Keys, owns_prefix
 
-__all__ = ["Loaded", "Scripts", "Swept", "Ticked"]
+__all__ = ["Answers", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
+
+T = TypeVar("T")
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -28,13 +33,22 @@ class Loaded(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a tick found in one type: leases extended, leases run out (key and deadline), serials that nobody holds."""
+    """What a tick did and found in one type: leases extended, tasks taken back with their deadlines, leases that ran
+    out and serials that nobody holds, which are not for the script."""
 
     task_type: str
     extended: int
+    reaped: list[tuple[Instant, Task]]
     expired: list[tuple[str, Instant]]
     idle: list[str]
     next_due_at: Instant | None
+
+
+class Answers(NamedTuple, Generic[T]):
+    """One answer per item, None where the item is not for the script; and whether something is due soon."""
+
+    woke: bool
+    items: list[T | None]
 
 
 class Ticked(NamedTuple):
@@ -99,6 +113,41 @@ class Scripts:
     async def held(self, task_type: str, instance: str, claim_id: str) -> list[bytes]:
         return await self.run("held", task_type, [instance, claim_id])
 
+    # --- hot verbs: each answers None where the item is not for the script, and nothing was written for it ---
+
+    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> Answers[Scheduled]:
+        woke, found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
+        return Answers(woke, [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)])
+
+    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> Answers[Touched]:
+        woke, found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
+        return Answers(woke, [_touched(*each) for each in found])
+
+    async def settle(self, task_type: str, settlements: Sequence[Settlement], now: Instant | None) -> Answers[Reply]:
+        woke, found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
+        return Answers(woke, [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)])
+
+    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> tuple[bool, Any]:
+        woke, *found = await self.run(name, task_type, items, now)
+        # Without its type nothing can be decided: the slow way says so.
+        return bool(woke), found[0] if found else [[b"rare"]] * len(items)
+
+    async def claim(self, requests: Sequence[ClaimRequest], now: Instant | None) -> list[Claimed | None]:
+        """Claims of one type each, in one round trip; None where something is due that is not for the script."""
+        names = [request.wants[0][0] for request in requests]
+        calls = [
+            Call("claim", self.keys.type(name), self._args(name, _request(request), now))
+            for name, request in zip(names, requests, strict=True)
+        ]
+        found = await self.server.run_many(calls)
+        return [_claimed(name, *each) for name, each in zip(names, found, strict=True)]
+
+    def renew(self, task_type: str, renewals: Sequence[Renewal], lease_ms: Millis, now: Instant | None) -> list[Reply]:
+        given = {"lease_ms": lease_ms, "items": [_renewal(renewal) for renewal in renewals]}
+        found = self.run_blocking("renew", task_type, given, now)
+        replies = [_reply(renewal.identity, *each) for renewal, each in zip(renewals, found, strict=True)]
+        return [reply for reply in replies if reply is not None]
+
     # --- duties ---
 
     async def forget(self, task_type: str, keys: Sequence[str], now: Instant) -> int:
@@ -126,6 +175,9 @@ class Scripts:
         due = [each.next_due_at for each in found if each.next_due_at is not None]
         return Ticked(int(at), min(due, default=None), found)
 
+    async def recount(self, task_type: str) -> int:
+        return int(await self.run("recount", task_type, 0))
+
     async def instances(self) -> dict[str, Instance]:
         found = await self.server.command("HGETALL", self.keys.instances)
         return {name.decode(): msgspec.json.decode(value, type=Instance) for name, value in found.items()}
@@ -133,9 +185,24 @@ class Scripts:
     async def take(self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None) -> Taken:
         """A shared bucket; its own name leads to its node."""
         key = self.keys.bucket(bucket)
-        given = {"bucket": key, "amount": amount, "rate": rate, "burst": burst}
+        given = {"amount": amount, "rate": rate, "burst": burst}
         granted, wait_ms = await self.server.run("take", key, self._args("any", given, now))
         return Taken(int(granted), int(wait_ms))
+
+
+def type_commands(keys: Keys, names: Sequence[str]) -> list[Command]:
+    """What must be read to know some types."""
+    return [["HMGET", keys.type(name), "config", "overrides"] for name in names]
+
+
+def decode_types(names: Sequence[str], found: Sequence[Sequence[bytes | None]]) -> dict[str, TypeRecord]:
+    """The records of those types that are there."""
+    records: dict[str, TypeRecord] = {}
+    for name, (config, overrides) in zip(names, found, strict=True):
+        if config is not None:
+            asked = {} if overrides is None else msgspec.json.decode(overrides, type=dict[str, bool])
+            records[name] = TypeRecord(decode_task_type(config.decode()), asked)
+    return records
 
 
 def _millis(time: tuple[int, int]) -> Instant:
@@ -153,6 +220,133 @@ def _beat(beat: Beat) -> dict[str, str]:
     return {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode()}
 
 
-def _swept(name: str, extended: int, expired: Sequence[bytes], idle: Sequence[bytes], due: bytes | int) -> Swept:
-    leases = [(key.decode(), int(float(at))) for key, at in zip(expired[::2], expired[1::2], strict=True)]
-    return Swept(name, extended, leases, [serial.decode() for serial in idle], due if isinstance(due, int) else None)
+def _swept(
+    name: str, extended: int, reaped: Sequence[Any], rare: Sequence[bytes], idle: Sequence[bytes], due: Any
+) -> Swept:
+    back = [
+        (int(float(at)), task)
+        for key, at, flat, payload in zip(*(iter(reaped),) * 4, strict=True)
+        if (task := decode_task(Identity(name, key.decode()), flat, payload)) is not None
+    ]
+    leases = [(key.decode(), int(float(at))) for key, at in zip(rare[::2], rare[1::2], strict=True)]
+    next_due_at = due if isinstance(due, int) else None
+    return Swept(name, extended, back, leases, [serial.decode() for serial in idle], next_due_at)
+
+
+# --- what the scripts are told, and what they say -------------------------------------------------------------------
+
+
+def _new(new: NewTask) -> dict[str, object]:
+    # A trigger, a serial's permits that may free another, an update and a quota are the slow way's business.
+    if new.trigger is not None or new.replace or new.owner_limit is not None or new.serial is not None:
+        return {"key": new.key, "rare": True}
+    item: dict[str, object] = {"key": new.key}
+    for name, default in _NEW_DEFAULTS:
+        value = getattr(new, name)
+        if value != default:
+            item[name] = value
+    if new.scheduled_at is not None:
+        item["at"] = new.scheduled_at
+    if new.payload is not None:
+        if is_aside(new.payload):
+            item |= {"payload": "", "aside": new.payload}
+        else:
+            item["payload"] = new.payload
+    if new.user_id is not None and not owns_prefix(new.user_id, new.key):
+        item["stray"] = True
+    return item
+
+
+_NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
+    ("priority", None),
+    ("permits", 1),
+    ("cost", 1),
+    ("owner", None),
+    ("policy", None),
+    ("max_runs", None),
+    ("expires_at", None),
+    ("user_id", None),
+    ("device_id", None),
+    ("agent_id", None),
+)
+
+
+def _scheduled(identity: Identity, outcome: bytes, flat: Any = (), payload: bytes | None = None) -> Scheduled | None:
+    if outcome == b"rare":
+        return None
+    return Scheduled(_SCHEDULED[outcome], decode_task(identity, flat, payload))
+
+
+def _activity(activity: Activity) -> dict[str, object]:
+    item: dict[str, object] = {"key": activity.key, "user_id": activity.user_id}
+    for name in ("device_id", "agent_id", "at"):
+        value = getattr(activity, name)
+        if value is not None:
+            item[name] = value
+    if not owns_prefix(activity.user_id, activity.key):
+        item["stray"] = True
+    return item
+
+
+def _touched(outcome: bytes, due: Any = b"", coalesced: int = 0) -> Touched | None:
+    if outcome == b"rare":
+        return None
+    return Touched(_TOUCHED[outcome], due if isinstance(due, int) else None, coalesced)
+
+
+def _settlement(settlement: Settlement) -> dict[str, object]:
+    item: dict[str, object] = {
+        "key": settlement.key,
+        "token": settlement.token,
+        "event": settlement.event.value,
+        "chance": settlement.chance,
+    }
+    for name in ("duration_ms", "reason", "error", "result", "after_ms"):
+        value = getattr(settlement, name)
+        if value is not None:
+            item[name] = value
+    return item
+
+
+def _renewal(renewal: Renewal) -> dict[str, object]:
+    item: dict[str, object] = {"key": renewal.key, "token": renewal.token}
+    if renewal.progress is not None:
+        item["progress"] = renewal.progress
+    return item
+
+
+def _reply(identity: Identity, answer: bytes, flat: Any = (), payload: bytes | None = None) -> Reply | None:
+    if answer == b"rare":
+        return None
+    return Reply(_ANSWERS[answer], decode_task(identity, flat, payload))
+
+
+def _request(request: ClaimRequest) -> dict[str, object]:
+    ((name, limit),) = request.wants
+    exclude = {identity.key: True for identity in request.exclude if identity.task_type == name}
+    item: dict[str, object] = {
+        "limit": limit,
+        "instance": request.instance,
+        "claim_id": request.claim_id,
+        "exclude": exclude,
+        "excluded": len(exclude),
+    }
+    if request.lease_ms is not None:
+        item["lease_ms"] = request.lease_ms
+    return item
+
+
+def _claimed(name: str, now: int, due: Any, taken: Sequence[Any] | None = None) -> Claimed | None:
+    if taken is None:
+        return None
+    tasks = [
+        task
+        for key, flat, payload in zip(*(iter(taken),) * 3, strict=True)
+        if (task := decode_task(Identity(name, key.decode()), flat, payload)) is not None
+    ]
+    return Claimed(tasks, due if isinstance(due, int) else None, now)
+
+
+_SCHEDULED = {outcome.value.encode(): outcome for outcome in ScheduleOutcome}
+_TOUCHED = {outcome.value.encode(): outcome for outcome in TouchOutcome}
+_ANSWERS = {answer.value.encode(): answer for answer in Answer}

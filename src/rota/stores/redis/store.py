@@ -50,8 +50,9 @@ from rota.stores.redis.client import CALL_SECONDS, Server
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.listener import Listener
 from rota.stores.redis.looking import Looking
-from rota.stores.redis.scripts import Scripts
-from rota.stores.redis.transaction import RedisTransaction, decode_types, type_commands
+from rota.stores.redis.reconcile import Reconciled, reconcile
+from rota.stores.redis.scripts import Answers, Scripts
+from rota.stores.redis.transaction import RedisTransaction
 from rota.stores.transaction import Transaction
 from rota.stores.transactional import CALL_TIMEOUT, SOON_MS, TransactionalStore
 from rota.stores.work import Work
@@ -85,6 +86,11 @@ class RedisStore(TransactionalStore):
         self._threads: ThreadPoolExecutor | None = None
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pause = threading.Event()
+        self._hot: Mapping[Any, Callable[[str, Any, Instant | None], Awaitable[Answers[Any]]]] = {
+            verbs.schedule: self._scripts.schedule,
+            verbs.touch: self._scripts.touch,
+            verbs.settle: self._scripts.settle,
+        }
         super().__init__(in_flight=3)
 
     # --- coming and going ---
@@ -242,7 +248,20 @@ class RedisStore(TransactionalStore):
         return [(await self._part(verb, name, [item]))[0] for item in items]
 
     async def _apply(self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None) -> list[Result]:
-        return await self.work_on(name, lambda work: verb(work, items), now)
+        """By the verb's script if it has one; what is not for the script, or has none, in a unit of work."""
+        hot = self._hot.get(verb)
+        if hot is None:
+            return await self.work_on(name, lambda work: verb(work, items), now)
+        found: Answers[Result] = await hot(name, items, now)
+        if found.woke:
+            self._wake()
+        answers = found.items
+        rare = [at for at, answer in enumerate(answers) if answer is None]
+        if rare:
+            slow = await self.work_on(name, lambda work: verb(work, [items[at] for at in rare]), now)
+            for at, answer in zip(rare, slow, strict=True):
+                answers[at] = answer
+        return [answer for answer in answers if answer is not None]
 
     # --- types ---
 
@@ -262,7 +281,7 @@ class RedisStore(TransactionalStore):
 
     async def list_types(self) -> list[TypeRecord]:
         names = await self._looking.names()
-        records = decode_types(names, await self._server.many(type_commands(self._keys, names)))
+        records = await self._looking.types(names)
         self._known_types.update(records)
         return [records[name] for name in names if name in records]
 
@@ -273,19 +292,21 @@ class RedisStore(TransactionalStore):
     # --- running it ---
 
     async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
-        tasks: list[Task] = []
-        due: list[Instant] = []
-        at = now
-        for name, limit in request.wants:
-            claimed = await self._claim(name, replace(request, wants=[(name, limit)]), now)
-            tasks += claimed.tasks
-            at = claimed.now
-            if claimed.next_due_at is not None:
-                due.append(claimed.next_due_at)
-        return Claimed(tasks, min(due, default=None), await self.now() if at is None else at)
+        requests = [replace(request, wants=[want]) for want in request.wants]
+        if not requests:
+            return Claimed([], None, await self.now() if now is None else now)
+        found = await self._scripts.claim(requests, now)
+        claims = [
+            await self._claim(one, now) if claimed is None else claimed
+            for one, claimed in zip(requests, found, strict=True)
+        ]
+        tasks = [task for claimed in claims for task in claimed.tasks]
+        due = [claimed.next_due_at for claimed in claims if claimed.next_due_at is not None]
+        return Claimed(tasks, min(due, default=None), claims[-1].now)
 
-    async def _claim(self, name: str, request: ClaimRequest, now: Instant | None) -> Claimed:
-        return await self.work_on(name, lambda work: verbs.claim(work, request), now)
+    async def _claim(self, request: ClaimRequest, now: Instant | None) -> Claimed:
+        """Something that recurs or expires is due: a unit of work decides."""
+        return await self.work_on(request.wants[0][0], lambda work: verbs.claim(work, request), now)
 
     async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
         released: list[Task] = []
@@ -308,18 +329,11 @@ class RedisStore(TransactionalStore):
         for name in sorted({renewal.task_type for renewal in renewals}):
             places = [at for at, renewal in enumerate(renewals) if renewal.task_type == name]
             part = [renewals[at] for at in places]
-            found = self._wait_for_thread(lambda name=name, part=part: self._renew(name, part, lease_ms, now), timeout)
+            found = self._wait_for_thread(
+                lambda name=name, part=part: self._scripts.renew(name, part, lease_ms, now), timeout
+            )
             replies.update(zip(places, found, strict=True))
         return [replies[at] for at in range(len(renewals))]
-
-    def _renew(self, name: str, renewals: list[Renewal], lease_ms: Millis, now: Instant | None) -> list[Reply]:
-        def run(transaction: Transaction) -> list[Reply]:
-            work = Work(transaction, now)
-            replies = verbs.renew(work, renewals, lease_ms)
-            work.finish()
-            return replies
-
-        return self._run(name, run)
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         async def run(name: str, part: list[Identity]) -> list[None]:
@@ -341,7 +355,11 @@ class RedisStore(TransactionalStore):
         return await duties.prune(self, self._scripts, await self._looking.names(), run_ttl_ms, limit, at)
 
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
-        return await duties.pump(self, self._scripts, limit, now)
+        return await duties.pump(self, self._scripts, self._looking, limit, now)
+
+    async def reconcile(self, pause: float = 0.0) -> Reconciled:
+        """Compare every index with the hashes and repair it, with a pause of so many seconds after each page."""
+        return await reconcile(self._scripts, self._looking, pause)
 
     async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
         limits.check_take(bucket, amount, rate, burst)

@@ -24,11 +24,11 @@ from rota.core.task_type import decode_task_type, encode_task_type
 from rota.stores.base import Beat, Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, moves, places
-from rota.stores.redis.keys import NORMAL_LANE, Keys
-from rota.stores.redis.scripts import Scripts
+from rota.stores.redis.keys import NORMAL_LANE
+from rota.stores.redis.scripts import Scripts, decode_types, type_commands
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["Delivery", "PumpTransaction", "RedisTransaction", "decode_types", "type_commands"]
+__all__ = ["Delivery", "PumpTransaction", "RedisTransaction"]
 
 _NOTHING = Entry(None, NO_PAST)
 _SEEN = "seen:"
@@ -316,8 +316,12 @@ class RedisTransaction:
         config, overrides = self._raw_types.get(name, ("", ""))
         self._guard("field", key, "config", config)
         self._guard("field", key, "overrides", overrides)
-        encoded = msgspec.json.encode(record.overrides).decode()
-        self._commands.append(["HSET", key, "config", encode_task_type(record.task_type), "overrides", encoded])
+        known = self.types().get(name)
+        # Only what differs is written: the text may hold settings of a newer version, which decoding has dropped.
+        if known is None or known.task_type != record.task_type:
+            self._commands.append(["HSET", key, "config", encode_task_type(record.task_type)])
+        if known is None or known.overrides != record.overrides:
+            self._commands.append(["HSET", key, "overrides", msgspec.json.encode(record.overrides).decode()])
 
     def tokens(self, count: int) -> Sequence[int]:
         # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
@@ -475,21 +479,6 @@ class PumpTransaction(RedisTransaction):
 def _stream_order(stream_id: str) -> tuple[int, int]:
     millis, _, number = stream_id.partition("-")
     return int(millis), int(number)
-
-
-def type_commands(keys: Keys, names: Sequence[str]) -> list[Command]:
-    """What must be read to know some types."""
-    return [["HMGET", keys.type(name), "config", "overrides"] for name in names]
-
-
-def decode_types(names: Sequence[str], found: Sequence[Sequence[bytes | None]]) -> dict[str, TypeRecord]:
-    """The records of those types that are there."""
-    records: dict[str, TypeRecord] = {}
-    for name, (config, overrides) in zip(names, found, strict=True):
-        if config is not None:
-            asked = {} if overrides is None else msgspec.json.decode(overrides, type=dict[str, bool])
-            records[name] = TypeRecord(decode_task_type(config.decode()), asked)
-    return records
 
 
 def _or_empty(value: bytes | None) -> str:

@@ -190,6 +190,32 @@ local function log_run(key, fields, recurring)
   if recurring then call('XADD', named('history', key), 'MAXLEN', HISTORY_KEPT, id, unpack(fields)) end
 end
 
+-- --- token buckets, as core/bucket.py has them ---
+
+local function refill(bucket, rate, burst)
+  local found = call('HMGET', bucket, 'tokens', 'at')
+  local tokens, at = tonumber(found[1]), tonumber(found[2])
+  if tokens == nil or at == nil then return burst, now end
+  -- A clock that steps back gives nothing and takes nothing.
+  local later = math.max(at, now)
+  return math.min(burst, tokens + (later - at) * rate / 1000), later
+end
+
+-- Rounded up as Python does it: the quotient is taken after the remainder.
+local function wait_for(tokens, amount, rate)
+  local missing = amount - tokens
+  if missing <= 1e-9 then return 0 end
+  local rest = math.fmod(missing * 1000, rate)
+  local whole = math.floor((missing * 1000 - rest) / rate + 0.5)
+  return math.max(1, rest > 0 and whole + 1 or whole)
+end
+
+-- The bucket outlives the time that it takes to fill it.
+local function put_bucket(bucket, tokens, at, rate, burst)
+  call('HSET', bucket, 'tokens', string.format('%.17g', tokens), 'at', string.format('%.0f', at))
+  call('PEXPIRE', bucket, math.max(DAY, math.ceil(2000 * burst / rate)))
+end
+
 -- --- waking ---
 
 local earliest

@@ -1,14 +1,19 @@
+--- include leaving
 -- Sweep one type, and say when its next task is due.
+--
+-- running -> wherever leaving leads, for every lease that has run out. If nobody swept for more than half a lease, every
+-- lease is extended once and nothing is reaped.
 --
 -- input    lease_ms   of the instance that ticks
 --          due        set of the types whose next due time it wants to know
--- returns  { extended, expired as a flat list of key and deadline, idle serials, next due time or '' },
+-- returns  { extended,
+--            reaped as a flat list of key, deadline, fields, payload beside the hash or false,
+--            rare   as a flat list of key, deadline: leases that ran out and are not for this script,
+--            idle   serials under which something is parked and nothing runs: the same,
+--            next due time or '' },
 --          or nothing if there is no such type
---
--- If nobody swept for more than half a lease, every lease is extended once and nothing is reaped.
 
 local REAP_PAGE = 200
-local next_due
 
 local function extend(until_at)
   local running = named('running')
@@ -20,6 +25,33 @@ local function extend(until_at)
   return #short
 end
 
+local function lost(task)
+  return {
+    event = 'reap',
+    duration_ms = math.max(0, now - num(task.claimed_at or now)),
+    reason = 'lost',
+    error = 'The instance ' .. (task.instance or 'None') .. ' stopped renewing its lease.',
+  }
+end
+
+local reaped, rare = {}, {}
+
+local function reap(key, deadline)
+  local task = as_table(call('HGETALL', named('task', key)))
+  if task.status ~= 'running' then
+    -- The hash is the truth.
+    call('ZREM', named('running'), key)
+  elseif num(task.lease_until) > now then
+    call('ZADD', named('running'), task.lease_until, key)
+  elseif task.trigger then
+    rare[#rare + 1] = key
+    rare[#rare + 1] = deadline
+  else
+    local after = leave_running(key, task, lost(task))
+    for _, each in ipairs({ key, deadline, as_list(after), payload_of(key, after) }) do reaped[#reaped + 1] = each end
+  end
+end
+
 local function idle_serials()
   local idle = {}
   for _, serial in ipairs(call('SMEMBERS', named('serials'))) do
@@ -29,26 +61,29 @@ local function idle_serials()
   return idle
 end
 
-local function look_at_lane(lane)
-  local head = call('ZRANGEBYSCORE', lane, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if #head > 0 and (next_due == nil or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
-end
+local next_due
 
-local function look_ahead()
-  if not enabled then return end
-  look_at_lane(named('queue'))
-  for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do look_at_lane(named('queue', priority)) end
+local function look_at(lane)
+  local head = call('ZRANGEBYSCORE', lane, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if head[2] and (next_due == nil or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
 end
 
 if not read_type() then return false end
 local swept_at = call('HGET', type_hash, 'swept_at')
 call('HSET', type_hash, 'swept_at', now)
-local extended, expired = 0, {}
+local extended = 0
 if not swept_at or math.abs(now - tonumber(swept_at)) > math.floor(input.lease_ms / 2) then
   extended = extend(now + input.lease_ms)
 else
-  expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
+  local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
+  for at = 1, #expired, 2 do reap(expired[at], expired[at + 1]) end
+  unpark()
+  write_counts()
+  wake()
 end
 local idle = idle_serials()
-if input.due[task_type] then look_ahead() end
-return { extended, expired, idle, next_due or '' }
+if input.due[task_type] and enabled then
+  look_at(named('queue'))
+  for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do look_at(named('queue', priority)) end
+end
+return { extended, reaped, rare, idle, next_due or '' }

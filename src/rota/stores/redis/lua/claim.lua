@@ -1,0 +1,167 @@
+-- pending -> running: due, in rank order, within rate and serial limits; a due task whose serial is busy is parked.
+--
+-- input    limit, instance, claim_id, lease_ms (or nothing: the type's timeout),
+--          exclude   set of keys that are passed over, excluded   how many they are
+-- returns  { now, when to ask again or '', flat list of key, fields, payload beside the hash or false };
+--          or { now, 'rare' } if something is due that this script does not know: then nothing was written
+
+local ROUNDS = 20
+
+if not read_type() or not enabled or input.limit <= 0 then return { now, '', {} } end
+
+local lanes = { { key = named('queue'), priority = 5 } }
+for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do
+  lanes[#lanes + 1] = { key = named('queue', priority), priority = tonumber(priority) }
+end
+
+-- The first due ones of all lanes, in rank order. The hash is the truth: what an index says wrongly is put right.
+local function candidates(wanted)
+  local found = {}
+  for _, lane in ipairs(lanes) do
+    local due = call('ZRANGEBYSCORE', lane.key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted + input.excluded)
+    for at = 1, #due, 2 do
+      local key, due_at = due[at], tonumber(due[at + 1])
+      if not input.exclude[key] then
+        local rank = due_at - lane.priority * settings.aging_ms
+        found[#found + 1] = { key = key, lane = lane.key, rank = rank, due_at = due_at }
+      end
+    end
+  end
+  if #lanes > 1 then
+    table.sort(found, function(one, other)
+      if one.rank ~= other.rank then return one.rank < other.rank end
+      if one.due_at ~= other.due_at then return one.due_at < other.due_at end
+      return one.key < other.key
+    end)
+  end
+  return found
+end
+
+local function is_due(task) return task.status == 'pending' and not task.parked and num(task.scheduled_at) <= now end
+
+local rate = settings.rate_limit
+local bucket, tokens, filled_at = named('bucket', 'own'), 0, now
+if rate then tokens, filled_at = refill(bucket, rate.rate, rate.burst) end
+local wait_ms
+
+local function grant(cost)
+  if not rate then return true end
+  -- A cost above the capacity would never be met: it takes the whole bucket instead.
+  cost = math.min(cost, rate.burst)
+  if cost > tokens + 1e-9 then
+    wait_ms = wait_for(tokens, cost, rate.rate)
+    return false
+  end
+  tokens = math.min(rate.burst, math.max(0, tokens - cost))
+  return true
+end
+
+local lease_until = now + (input.lease_ms or settings.timeout_ms)
+local holders = {}
+
+local function is_busy(task)
+  local serial = task.serial
+  if not serial then return false end
+  holders[serial] = holders[serial] or call('SCARD', named('holders', serial))
+  return holders[serial] >= num(task.permits or 1)
+end
+
+local function park(key, task)
+  leave(key, task)
+  task.parked = '1'
+  call('HSET', named('task', key), 'parked', '1')
+  enter(key, task)
+end
+
+-- What completed before this claim is dealt with by the run that starts now; it is remembered for the pump.
+local function clear_need(key)
+  local need = named('need', key)
+  local found = as_table(call('HGETALL', need))
+  for name, id in pairs(found) do
+    if string.sub(name, 1, 5) ~= 'seen:' then
+      call('HDEL', need, name)
+      call('HSET', need, 'seen:' .. name, id)
+    end
+  end
+  if next(found) then call('PEXPIRE', need, 2 * DAY) end
+end
+
+local taken = {}
+
+local function take(key, old, token)
+  local task = copy(old)
+  task.status = TABLE.claim[old.status]
+  task.token, task.lease_until, task.instance, task.claim_id = token, lease_until, input.instance, input.claim_id
+  task.claimed_at = now
+  task.claimed_version = old.version or 1
+  task.fire_at = old.scheduled_at
+  task.attempt = num(old.attempt) + 1
+  task.dirty, task.parked, task.progress = nil, nil, nil
+  task.updated_at = now
+  task.last_claimed_at = now
+  save(key, old, task)
+  leave(key, old)
+  enter(key, task)
+  if task.serial then holders[task.serial] = holders[task.serial] + 1 end
+  if settings.after[1] then clear_need(key) end
+  taken[#taken + 1] = key
+  taken[#taken + 1] = as_list(task)
+  taken[#taken + 1] = payload_of(key, task)
+end
+
+local function answer(next_due)
+  if rate then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
+  local number = #taken / 3
+  count('pending', -number)
+  count('running', number)
+  write_counts()
+  return { now, next_due, taken }
+end
+
+-- Read before anything is written: a script that meets what it does not know leaves everything alone.
+local function read(found, wanted)
+  for at = 1, math.min(wanted, #found) do
+    local task = as_table(call('HGETALL', named('task', found[at].key)))
+    if task.trigger or task.expires_at then return false end
+    found[at].task = task
+  end
+  return true
+end
+
+for round = 1, ROUNDS do
+  local wanted = input.limit - #taken / 3
+  local found = candidates(wanted)
+  if not read(found, wanted) then
+    if #taken == 0 and round == 1 then return { now, 'rare' } end
+    -- The next claim will find them first of all, and leave them to the slow way.
+    return answer(now)
+  end
+  local number = math.min(wanted, #found)
+  local token = number > 0 and call('INCRBY', named('seq'), number) - number
+  for at = 1, number do
+    local key, task = found[at].key, found[at].task
+    token = token + 1
+    if not is_due(task) then
+      call('ZREM', found[at].lane, key)
+      if task.status then enter(key, task) end
+    elseif is_busy(task) then
+      park(key, task)
+    elseif grant(num(task.cost or 1)) then
+      take(key, task, token)
+    else
+      break
+    end
+  end
+  if wait_ms then return answer(now + wait_ms) end
+  if #taken / 3 >= input.limit then return answer(now) end
+  if #found < wanted then
+    local next_due
+    for _, lane in ipairs(lanes) do
+      local head = call('ZRANGEBYSCORE', lane.key, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      if head[2] and (next_due == nil or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
+    end
+    return answer(next_due or '')
+  end
+end
+-- The bound on one step is reached, and more may be due behind what was parked: worth asking again at once.
+return answer(now)

@@ -1,0 +1,32 @@
+--- include making
+-- absent, completed, failed, cancelled -> pending; a live task is kept.
+--
+-- input    list of { key, rare } or of { key, at, payload, aside, priority, permits, cost, owner, policy, max_runs,
+--          expires_at, user_id, device_id, agent_id, stray }, each with what is no default
+-- returns  { woke, per item { outcome, fields, payload beside the hash or false } };
+--          the outcome 'rare' means that nothing was written: it is not for this script
+
+local answers, rare = {}, {}
+
+local function schedule(item)
+  local key = item.key
+  if item.rare or rare[key] then
+    rare[key] = true
+    return { 'rare' }
+  end
+  local limit = settings.rate_limit
+  local old = as_table(call('HGETALL', named('task', key)))
+  if (limit and (item.cost or 1) > limit.burst) or changes_user(old, item) then
+    rare[key] = true
+    return { 'rare' }
+  end
+  if old.status and LIVE[old.status] then return { 'exists', as_list(old), payload_of(key, old) } end
+  local refusal = not enabled and 'disabled' or (pending() >= settings.max_pending and 'full')
+  if refusal then return { refusal, as_list(old), payload_of(key, old) } end
+  return { 'created', as_list(make(key, old, item, item.at or now)), item.aside or false }
+end
+
+if not read_type() then return { 0 } end
+for at, item in ipairs(input) do answers[at] = schedule(item) end
+write_counts()
+return { wake(), answers }

@@ -1,0 +1,35 @@
+--- include leaving
+-- running -> wherever leaving leads (complete, discard, retry, fail, snooze, release), if the token is current.
+--
+-- input    list of { key, token, event, duration_ms, reason, error, result, after_ms, chance }
+-- returns  { woke, per item { answer, fields, payload beside the hash or false } };
+--          the answer 'rare' means that nothing was written: it is not for this script
+
+local rare = {}
+
+local function settle(item)
+  local key = item.key
+  local task = as_table(call('HGETALL', named('task', key)))
+  if task.trigger or rare[key] then
+    rare[key] = true
+    return { 'rare' }
+  end
+  local target = task.status and TABLE[item.event][task.status]
+  if target ~= 'leave' or num(task.token) ~= item.token then
+    local is_same = num(task.last_token) == item.token and task.last_outcome == item.event
+    return { is_same and 'already' or 'stale', as_list(task), payload_of(key, task) }
+  end
+  if item.event == 'snooze' and num(task.snoozes) >= MAX_SNOOZES then
+    rare[key] = true
+    return { 'rare' }
+  end
+  local after = leave_running(key, task, item)
+  return { 'ok', as_list(after), payload_of(key, after) }
+end
+
+if not read_type() then return { 0 } end
+local answers = {}
+for at, item in ipairs(input) do answers[at] = settle(item) end
+unpark()
+write_counts()
+return { wake(), answers }

@@ -1,0 +1,184 @@
+"""Compares the indexes with the hashes, slowly, and repairs what differs: the hash is the truth.
+
+An index may be destroyed by hand, by an eviction, by a fail-over that lost the last writes. Whatever the cause, nothing
+that a hash still says is lost for longer than one pass. A pass walks once over all keys, page by page: a task's hash
+says where it must be found, an index is asked whether each of its members belongs there. Each repair is written only if
+the hash is still as it was read: whoever changed it meanwhile has written its places, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from rota.clock import Millis
+from rota.core.task import Entry, Identity
+from rota.stores.redis.index import Command, Place, places
+from rota.stores.redis.looking import Looking
+from rota.stores.redis.scripts import Scripts
+
+__all__ = ["Reconciled", "reconcile"]
+
+PAGE = 200
+_RANKED = frozenset({"queue", "running", "paused", "dead", "done", "expires", "past", "keys", "parked"})
+_PLAIN = frozenset({"holders", "owner", "user"})
+_BESIDE = frozenset({"payload", "history"})
+
+
+class Reconciled(NamedTuple):
+    """What one pass has read and put right."""
+
+    read: int = 0
+    entered: int = 0
+    """Places that a hash says and no index knew."""
+    left: int = 0
+    """Places, payloads and histories of which no hash knows."""
+    counts: int = 0
+    """Counters that did not equal what is there."""
+
+    @property
+    def total(self) -> int:
+        return self.entered + self.left + self.counts
+
+
+class _Found(NamedTuple):
+    """A key of the layout, taken apart."""
+
+    kind: str
+    task_type: str
+    suffix: str
+    key: str
+
+
+class _Repair(NamedTuple):
+    identity: Identity
+    digest: str
+    command: Command
+
+
+async def reconcile(scripts: Scripts, looking: Looking, pause: float = 0.0) -> Reconciled:
+    """One pass over everything, with a pause after each page so that nobody notices it."""
+    aging = await _types(scripts, looking)
+    pass_ = _Pass(scripts, aging)
+    async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}*", PAGE):
+        await pass_.page(_parse(scripts.keys.prefix, keys))
+        await asyncio.sleep(pause)
+    return Reconciled(pass_.read, pass_.entered, pass_.left, sum([await scripts.recount(name) for name in aging]))
+
+
+async def _types(scripts: Scripts, looking: Looking) -> Mapping[str, Millis]:
+    """The types and how their priorities age; one that the list of types has lost is put back."""
+    there = {
+        found.task_type
+        async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}task_type:*", 10 * PAGE)
+        for found in _parse(scripts.keys.prefix, keys)
+    }
+    listed = set(await looking.names())
+    known = await looking.types(sorted(listed | there))
+    lost = sorted(known.keys() - listed)
+    if lost:
+        await scripts.server.command("SADD", scripts.keys.types, *lost)
+    return {name: record.task_type.aging_ms for name, record in known.items()}
+
+
+class _Pass:
+    """One walk, and what it has done so far."""
+
+    def __init__(self, scripts: Scripts, aging: Mapping[str, Millis]) -> None:
+        self.read = self.entered = self.left = 0
+        self._scripts = scripts
+        self._server = scripts.server
+        self._keys = scripts.keys
+        self._aging = aging
+
+    async def page(self, keys: Iterable[_Found]) -> None:
+        known = sorted(found for found in keys if found.task_type in self._aging)
+        for (kind, name), group in groupby(known, key=lambda found: found[:2]):
+            if kind == "task":
+                await self._enter(name, [Identity(name, found.suffix) for found in group])
+            elif kind in _BESIDE:
+                await self._remove_beside(name, list(group))
+            elif kind in _RANKED or kind in _PLAIN:
+                for found in group:
+                    await self._leave(name, found.key, ranked=kind in _RANKED)
+
+    def _places(self, identity: Identity, entry: Entry) -> Mapping[tuple[str, str], Place]:
+        return places(self._keys, identity, entry, self._aging[identity.task_type])
+
+    async def _enter(self, name: str, identities: Sequence[Identity]) -> None:
+        """What the hashes say must be in the indexes."""
+        self.read += len(identities)
+        said = [
+            (_Repair(identity, each.digest, place.enter()), place)
+            for identity, each in zip(identities, await self._scripts.load(name, identities), strict=True)
+            for place in self._places(identity, each.entry).values()
+        ]
+        known = await self._server.many([_look(place) for _, place in said])
+        missing = [repair for (repair, place), it in zip(said, known, strict=True) if not _is_there(place, it)]
+        self.entered += await self._repair(name, missing)
+
+    async def _leave(self, name: str, index: str, *, ranked: bool) -> None:
+        """What an index says and no hash does."""
+        async for members in self._server.members(index, PAGE, ranked=ranked):
+            identities = [Identity(name, member) for member in members]
+            strays = [
+                _Repair(identity, each.digest, ["ZREM" if ranked else "SREM", index, identity.key])
+                for identity, each in zip(identities, await self._scripts.load(name, identities), strict=True)
+                if (index, identity.key) not in self._places(identity, each.entry)
+            ]
+            if index == self._keys.of("keys", name):
+                strays = await self._not_awaited(strays)
+            self.left += await self._repair(name, strays)
+
+    async def _not_awaited(self, repairs: list[_Repair]) -> list[_Repair]:
+        """A key of which only an arrived completion speaks is still known."""
+        needs = await self._server.many([("EXISTS", self._keys.of("need", *each.identity)) for each in repairs])
+        return [repair for repair, need in zip(repairs, needs, strict=True) if not need]
+
+    async def _remove_beside(self, name: str, keys: Sequence[_Found]) -> None:
+        """What lies beside a hash that is not there any more."""
+        identities = [Identity(name, found.suffix) for found in keys]
+        orphans = [
+            _Repair(identity, each.digest, ["DEL", found.key])
+            for identity, found, each in zip(identities, keys, await self._scripts.load(name, identities), strict=True)
+            if each.entry.task is None
+        ]
+        self.left += await self._repair(name, orphans)
+
+    async def _repair(self, name: str, repairs: Iterable[_Repair]) -> int:
+        done = 0
+        for identity, digest, command in repairs:
+            step = {
+                "guards": [["hash", self._keys.task(identity), digest]],
+                "commands": [command],
+                "runs": [],
+                "told": [],
+                "serials": [],
+                "wake": True,
+            }
+            done += await self._scripts.run("commit", name, step)
+        return done
+
+
+def _parse(prefix: str, keys: Iterable[str]) -> Iterable[_Found]:
+    layout = re.compile(re.escape(prefix) + r"(\w+):\{(\w+)\}(?::(.*))?", re.DOTALL)
+    for key in keys:
+        match = layout.fullmatch(key)
+        if match is not None:
+            yield _Found(match[1], match[2], match[3] or "", key)
+
+
+def _look(place: Place) -> Command:
+    return ["SISMEMBER" if place.score is None else "ZSCORE", place.key, place.member]
+
+
+def _is_there(place: Place, answer: float | None) -> bool:
+    return bool(answer) if place.score is None else answer is not None and int(answer) == place.score
+
+
+def _escaped(text: str) -> str:
+    """A text as a pattern: a prefix may contain what a pattern gives a meaning."""
+    return re.sub(r"([*?\[\]^\\])", r"\\\1", text)
