@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+from bench.against import compare
 from bench.throughput import asyncio_rate, measure
 from rota.testing.servers import postgres_server
 
@@ -22,6 +23,7 @@ def main() -> None:
         _row("SQLite, synchronous=FULL", f"sqlite:///{root}/rota.db", 20_000, yardstick)
         with postgres_server(root / "postgres", durable=True) as server, server.schema() as schema:
             _row("PostgreSQL 16", schema, 10_000, yardstick)
+    compare()
 
 
 def _row(name: str, url: str, tasks: int, yardstick: float) -> None:

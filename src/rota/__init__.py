@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rota.runtime import Discard, Health, Retry, Run, Snooze
     from rota.scheduler import (
         ITaskScheduler,
+        RedisTaskScheduler,
         TaskHandler,
         TaskInfo,
         TaskScheduler,
@@ -58,6 +59,7 @@ __all__ = [
     "LimitExceeded",
     "RateLimit",
     "Receipt",
+    "RedisTaskScheduler",
     "Retry",
     "RetryPolicy",
     "Rota",
@@ -141,6 +143,7 @@ _HOMES = {
     ),
     "rota.scheduler": (
         "ITaskScheduler",
+        "RedisTaskScheduler",
         "TaskHandler",
         "TaskInfo",
         "TaskScheduler",

@@ -15,6 +15,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 from rota.answers import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
@@ -30,12 +31,14 @@ from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
 from rota.runtime.spool import Spool, spool_at
-from rota.stores import open_store
+from rota.stores import open_store, url_of_client
 from rota.stores.base import ClaimRequest, Counts, Store
 
 __all__ = [
     "ITaskScheduler",
     "IUserKeyBuilder",
+    "RedisClient",
+    "RedisTaskScheduler",
     "TaskConfig",
     "TaskHandler",
     "TaskInfo",
@@ -48,6 +51,13 @@ __all__ = [
     "init_scheduler",
     "set_scheduler",
 ]
+
+class RedisClient(Protocol):
+    """A redis-py client, blocking or not."""
+
+    @property
+    def connection_pool(self) -> Any: ...
+
 
 TaskHandler = Callable[[str, str | None, str | None], Awaitable[bool] | bool]
 """(user_id, device_id, agent_id) -> success; three None for periodic types. One that is not async runs in a thread."""
@@ -197,23 +207,23 @@ class ITaskScheduler(ABC):
 class TaskScheduler(ITaskScheduler):
     """A scheduler over one store.
 
-    `redis` is the store (its URL, or a `Store`), under the name that the seeds gave it; `config` is the content of
-    `scheduler:`, or a whole `Config`. The store is opened when it is first needed, and closed by `stop`.
+    `redis` is the store (its URL, a redis-py client, or a `Store`), under the name that the seeds gave it; `config` is
+    the content of `scheduler:`, or a whole `Config`. The store is opened when it is first needed, and closed by `stop`.
     """
 
     def __init__(
         self,
-        redis: str | Store,
+        redis: str | Store | RedisClient,
         config: Config | Mapping[str, object] | None = None,
         *,
         clock: Clock | None = None,
     ) -> None:
-        _check_engine(redis)
-        self._config = config if isinstance(config, Config) else _seeds_config(redis, config)
+        engine = _engine_of(redis)
+        self._config = config if isinstance(config, Config) else _seeds_config(engine, config)
         self._clock: Clock = clock or SystemClock()
         # Unless a test brings one, the store's own clock rules: instances may be minutes apart.
         self._given_clock = clock
-        self._engine = redis
+        self._engine = engine
         self._registry = Registry(self._config)
         self._keys = UserKeyBuilder(self._config.user_key)
         self._connection = Connection(self._make_store, self._prepare, self._release)
@@ -509,12 +519,21 @@ class TaskScheduler(ITaskScheduler):
         return known
 
 
-def _check_engine(redis: object) -> None:
-    if not isinstance(redis, str | Store):
+class RedisTaskScheduler(TaskScheduler):
+    """The seeds' own name for a scheduler on Redis; `redis` is a URL or a redis-py client.
+
+    Of a client only the address is taken: the scheduler makes connections of its own.
+    """
+
+
+def _engine_of(redis: object) -> str | Store:
+    engine = redis if isinstance(redis, str | Store) else url_of_client(redis)
+    if engine is None:
         raise InvalidConfig(
-            f"The store is a {type(redis).__name__}, which cannot be used in this version of Rota."
-            " Give a URL, like 'sqlite:///rota.db' or 'postgresql://...'."
+            f"The store is a {type(redis).__name__}, which cannot be used."
+            " Give a URL, like 'sqlite:///rota.db', 'postgresql://...' or 'redis://...', or a redis-py client."
         )
+    return engine
 
 
 def _seeds_config(redis: str | Store, config: Mapping[str, object] | None) -> Config:
@@ -553,10 +572,11 @@ def set_scheduler(scheduler: TaskScheduler | None) -> None:
     _scheduler = scheduler
 
 
-def init_scheduler(redis: str | Store, config: Mapping[str, object] | None = None) -> TaskScheduler:
+def init_scheduler(redis: str | Store | RedisClient, config: Mapping[str, object] | None = None) -> TaskScheduler:
     """Make a scheduler, and make it the one of this process.
 
-    `redis` is the store's URL, under the name that the seeds gave it; `config` is the content of `scheduler:`.
+    `redis` is the store's URL or a redis-py client, under the name that the seeds gave it; `config` is the content of
+    `scheduler:`.
     """
     scheduler = TaskScheduler(redis, config)
     set_scheduler(scheduler)

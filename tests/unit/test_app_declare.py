@@ -216,9 +216,9 @@ def test_sources_that_are_refused(case: str):
         make()
 
 
-async def test_redis_is_not_in_this_version():
-    with pytest.raises(InvalidConfig, match="Redis is not in this version"):
-        await Rota("redis://localhost:6379/0").run_until_idle()
+async def test_a_redis_that_is_not_there_is_said():
+    with pytest.raises(StoreUnavailable, match="redis://127.0.0.1:1/0 cannot be used right now"):
+        await Rota("redis://127.0.0.1:1/0", spool="off").run_until_idle()
 
 
 async def test_handlers_come_before_the_worker():

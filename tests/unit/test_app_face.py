@@ -47,8 +47,8 @@ def test_importing_rota_imports_no_engine():
 
 
 BAD_URLS = {
-    "redis://localhost": "Redis is not in this version",
-    "redis+cluster://a,b": "Redis is not in this version",
+    "redis+sentinel://a,b": "which service",
+    "redis://localhost?prefix=a{b": "no braces",
     "mysql://localhost/x": "No engine is called 'mysql'",
     "postgres://localhost/x": "Did you mean 'postgresql'",
     "rota.db": "A URL is needed",
@@ -63,13 +63,14 @@ def test_stores_that_cannot_be_opened_say_why(url: str):
         open_store(url)
 
 
-def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("url", "extra"), [("postgresql://u:secret@host/db", "postgres"), ("redis://u:p@host", "redis")])
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, extra: str):
     def not_installed(name: str) -> None:
-        assert name == "psycopg"
+        assert name in ("psycopg", "redis")
 
     monkeypatch.setattr("rota.stores.find_spec", not_installed)
-    with pytest.raises(InvalidConfig, match=r"u:\*\*\*@host.*pip install 'rota\[postgres\]'"):
-        open_store("postgresql://u:secret@host/db")
+    with pytest.raises(InvalidConfig, match=rf"u:\*\*\*@host.*pip install 'rota\[{extra}\]'"):
+        open_store(url)
 
 
 async def test_a_file_in_no_folder_is_refused(tmp_path: Path):

@@ -25,6 +25,7 @@ from rota.runtime.listener import WAIT_MS, Listener
 from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
+from rota.runtime.reconciler import Reconcilable, Reconciler
 from rota.runtime.sweeper import Sweeper
 from rota.runtime.verdict import Cause
 from rota.stores.base import Beat, Store
@@ -108,6 +109,7 @@ class Worker:
         )
         self._pruner = Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience)
         self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
+        self._reconciler = Reconciler(store, pulse=pulse, chance=chance) if isinstance(store, Reconcilable) else None
         self._executor.on_settled = self._on_settled
         self._executor.on_free = dispatcher.poke
         self._stop_asked = asyncio.Event()
@@ -195,6 +197,8 @@ class Worker:
             others = [group.create_task(self._listener.run(), name="rota-listener")]
             others.append(group.create_task(self._sweeper.run(), name="rota-sweeper"))
             others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
+            if self._reconciler is not None:
+                others.append(group.create_task(self._reconciler.run(), name="rota-reconciler"))
             if self._pump.is_needed:
                 others.append(group.create_task(self._pump.run(), name="rota-pump"))
             try:

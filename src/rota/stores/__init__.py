@@ -11,7 +11,7 @@ from rota.config.urls import STORE_SCHEMES, check_url, masked, scheme_of
 from rota.errors import InvalidConfig
 from rota.stores.base import Store
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "url_of_client"]
 
 
 def open_store(url: str, clock: Clock | None = None) -> Store:
@@ -58,6 +58,15 @@ def _redis(url: str, clock: Clock | None) -> Store:
     from rota.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock)
+
+
+def url_of_client(client: object) -> str | None:
+    """The store's URL behind a redis-py client that somebody else has made; None if it is no such client."""
+    if not type(client).__module__.startswith("redis."):
+        return None
+    from rota.stores.redis.address import url_of
+
+    return url_of(client)
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Clock | None], Store]]] = {

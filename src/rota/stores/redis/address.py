@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rota.config.urls import masked
 from rota.errors import InvalidConfig
 from rota.stores.redis.keys import DEFAULT_PREFIX
 
-__all__ = ["Address", "parse_address"]
+__all__ = ["Address", "parse_address", "url_of"]
 
 _PORTS = {"sentinel": 26_379}
 
@@ -94,3 +94,49 @@ def _host(name: str, text: str, port: int) -> tuple[str, int]:
     if not host:
         raise InvalidConfig(f"The store {name!r} cannot be used: {text!r} is no host. Write it like 'host:{port}'.")
     return host, given or port
+
+
+# --- a client that somebody else has made ---------------------------------------------------------------------------
+
+
+def url_of(client: object) -> str | None:
+    """The URL under which a redis-py client, blocking or not, reaches its server; None if it is no such client.
+
+    The store makes connections of its own: it must be able to keep them open, and never shares a pool.
+    """
+    nodes: Any = getattr(client, "startup_nodes", None) or getattr(
+        getattr(client, "nodes_manager", None), "startup_nodes", None
+    )
+    if nodes:
+        return _cluster_url(client, nodes)
+    pool: Any = getattr(client, "connection_pool", None)
+    given: Any = getattr(pool, "connection_kwargs", None)
+    if not isinstance(given, dict):
+        return None
+    manager: Any = getattr(pool, "sentinel_manager", None)
+    if manager is not None:
+        hosts = [f"{each.connection_pool.connection_kwargs['host']}:{_port(each)}" for each in manager.sentinels]
+        return f"redis+sentinel://{_login(given)}{','.join(hosts)}/{pool.service_name}/{given.get('db', 0)}"
+    if "path" in given:
+        return f"redis+unix://{_login(given)}{given['path']}?db={given.get('db', 0)}"
+    scheme = "rediss" if "SSL" in getattr(pool.connection_class, "__name__", "") else "redis"
+    tls = {name: value for name, value in given.items() if name.startswith("ssl_") and isinstance(value, str)}
+    query = f"?{urlencode(tls)}" if tls and scheme == "rediss" else ""
+    host, port = given.get("host", "localhost"), given.get("port", 6379)
+    return f"{scheme}://{_login(given)}{host}:{port}/{given.get('db', 0)}{query}"
+
+
+def _cluster_url(client: object, nodes: Any) -> str:
+    manager: Any = getattr(client, "nodes_manager", None)
+    given: dict[str, Any] = getattr(client, "connection_kwargs", None) or getattr(manager, "connection_kwargs", {})
+    listed: Any = nodes.values() if hasattr(nodes, "values") else nodes
+    return f"redis+cluster://{_login(given)}{','.join(f'{node.host}:{node.port}' for node in listed)}"
+
+
+def _port(client: Any) -> int:
+    return int(client.connection_pool.connection_kwargs.get("port", _PORTS["sentinel"]))
+
+
+def _login(given: dict[str, Any]) -> str:
+    user, password = given.get("username") or "", given.get("password") or ""
+    return f"{quote(user, safe='')}:{quote(password, safe='')}@" if user or password else ""

@@ -222,7 +222,8 @@ class Server:
         cursor = 0
         while True:
             cursor, found = await ask(*command, cursor, *options)
-            yield [(each[0] if isinstance(each, tuple) else each).decode() for each in found]
+            pages = cast("list[bytes | tuple[bytes, float]]", found)
+            yield [(each[0] if isinstance(each, tuple) else each).decode() for each in pages]
             if int(cursor) == 0:
                 return
 
@@ -319,11 +320,10 @@ def _loop_client(address: Address) -> _Client:
             host, port = address.hosts[0]
             client: Any = LoopCluster(host=host, port=port, max_connections=LOOP_CALLS, **options)
         case "sentinel":
-            sentinel = LoopSentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
+            sentinel: Any = LoopSentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)
         case _:
-            pool = LoopPool.from_url(address.plain_url, max_connections=LOOP_CALLS, timeout=CALL_SECONDS, **options)
-            client = LoopRedis.from_pool(pool)
+            client = LoopRedis.from_pool(_pool(cast("Any", LoopPool), address, LOOP_CALLS, options))
     return cast("_Client", client)
 
 
@@ -334,11 +334,13 @@ def _blocking_client(address: Address) -> _Client:
             host, port = address.hosts[0]
             client: Any = RedisCluster(host=host, port=port, **options)
         case "sentinel":
-            sentinel = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
+            sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)
         case _:
-            pool = BlockingConnectionPool.from_url(
-                address.plain_url, max_connections=THREAD_CONNECTIONS, timeout=CALL_SECONDS, **options
-            )
+            pool = _pool(cast("Any", BlockingConnectionPool), address, THREAD_CONNECTIONS, options)
             client = Redis.from_pool(pool)
     return cast("_Client", client)
+
+
+def _pool(kind: Any, address: Address, size: int, options: dict[str, Any]) -> Any:
+    return kind.from_url(address.plain_url, max_connections=size, timeout=CALL_SECONDS, **options)

@@ -167,14 +167,13 @@ async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, li
         key=lambda row: row[0],
     )
     dropped = [(key, run) for key, run in oldest[:limit] if run.started_at < before]
-    for (millis, number, name), run in dropped:
-        stream_id = f"{millis}-{number}"
-        await server.many(
-            [
-                ("XDEL", keys.of("runs", name), stream_id),
-                ("XDEL", keys.of("history", name, run.key), stream_id),
-            ]
-        )
+    await server.many(
+        [
+            ("XDEL", stream, f"{millis}-{number}")
+            for (millis, number, name), run in dropped
+            for stream in (keys.of("runs", name), keys.of("history", name, run.key))
+        ]
+    )
     return len(dropped)
 
 

@@ -28,6 +28,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     counts:{}                        hash     kept counters
     bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
     instances, meta                  hash     incarnations; the schema's version
+    turn:<duty>                      string   whose turn a duty of many instances is, with a TTL
 """
 
 from __future__ import annotations

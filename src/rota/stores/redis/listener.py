@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import RedisError
 
@@ -51,7 +51,7 @@ class Listener:
 
     async def _listen(self) -> None:
         client = self._scripts.server.listening_client()
-        subscription: Any = client.pubsub()
+        subscription = cast("Any", client).pubsub()
         try:
             await subscription.subscribe(self._scripts.keys.wake)
             while True:

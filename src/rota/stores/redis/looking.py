@@ -111,7 +111,7 @@ class Looking:
         """The keys that come into question, where an index knows them; None if every task must be looked at."""
         if query.user_id is not None:
             return await self._of_user(name, query.user_id)
-        if query.status in _INDEXES:
+        if query.status is not None and query.status in _INDEXES:
             indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
             if sum(await self._server.many([("ZCARD", key) for key in indexes])) <= SMALL:
                 members = await self._server.many([("ZRANGE", key, 0, -1) for key in indexes])

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Reply
-from rota.core.task import Identity, Renewal, RunRecord, Task
+from rota.core.task import Event, Identity, Renewal, RunRecord, Task
 from rota.core.task_type import TaskType
 from rota.errors import SchemaMismatch, StoreUnavailable
 from rota.stores import limits, verbs
@@ -357,6 +357,11 @@ class RedisStore(TransactionalStore):
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
         return await duties.pump(self, self._scripts, self._looking, limit, now)
 
+    async def take_turn(self, duty: str, for_ms: Millis) -> bool:
+        """Whether this instance is the first to ask within so many milliseconds: what one of many does for all."""
+        key = f"{self._keys.prefix}turn:{duty}"
+        return await self._server.command("SET", key, self._scripts.origin, "NX", "PX", for_ms) is not None
+
     async def reconcile(self, pause: float = 0.0) -> Reconciled:
         """Compare every index with the hashes and repair it, with a pause of so many seconds after each page."""
         return await reconcile(self._scripts, self._looking, pause)
@@ -413,11 +418,15 @@ class RedisStore(TransactionalStore):
         return [found[name] for name in sorted(found)]
 
 
-def _type_of(item: Any) -> str:
+def _type_of(item: object) -> str:
     """The type of an item of a group; a question is a pair of an event and an identity."""
-    if isinstance(item, Identity):
-        return item.task_type
-    return item[1].task_type if isinstance(item, tuple) else item.identity.task_type
+    match item:
+        case Identity():
+            return item.task_type
+        case (Event(), Identity() as identity):
+            return identity.task_type
+        case _:
+            return str(getattr(item, "identity").task_type)  # noqa: B009  # every other item has one
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:

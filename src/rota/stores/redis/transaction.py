@@ -20,7 +20,7 @@ from rota.clock import DAY, Instant
 from rota.core.bucket import Bucket
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
-from rota.core.task_type import decode_task_type, encode_task_type
+from rota.core.task_type import encode_task_type
 from rota.stores.base import Beat, Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, moves, places

@@ -48,6 +48,12 @@ local function as_list(fields)
   return flat
 end
 
+-- A whole task in one string of the reply; no task is no string, because an empty table would be packed as a list.
+local function packed(fields)
+  if next(fields) == nil then return '' end
+  return cmsgpack.pack(fields)
+end
+
 local function copy(fields)
   local other = {}
   for name, value in pairs(fields) do other[name] = value end

@@ -2,7 +2,7 @@
 -- running -> wherever leaving leads (complete, discard, retry, fail, snooze, release), if the token is current.
 --
 -- input    list of { key, token, event, duration_ms, reason, error, result, after_ms, chance }
--- returns  { woke, per item { answer, fields, payload beside the hash or false } };
+-- returns  { woke, per item { answer, packed fields, payload beside the hash or false } };
 --          the answer 'rare' means that nothing was written: it is not for this script
 
 local rare = {}
@@ -17,14 +17,14 @@ local function settle(item)
   local target = task.status and TABLE[item.event][task.status]
   if target ~= 'leave' or num(task.token) ~= item.token then
     local is_same = num(task.last_token) == item.token and task.last_outcome == item.event
-    return { is_same and 'already' or 'stale', as_list(task), payload_of(key, task) }
+    return { is_same and 'already' or 'stale', packed(task), payload_of(key, task) }
   end
   if item.event == 'snooze' and num(task.snoozes) >= MAX_SNOOZES then
     rare[key] = true
     return { 'rare' }
   end
   local after = leave_running(key, task, item)
-  return { 'ok', as_list(after), payload_of(key, after) }
+  return { 'ok', packed(after), payload_of(key, after) }
 end
 
 if not read_type() then return { 0 } end
