@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.against import compare
+from bench.scale import scale
 from bench.throughput import asyncio_rate, measure
 from rota.testing.servers import postgres_server
 
@@ -24,6 +25,7 @@ def main() -> None:
         with postgres_server(root / "postgres", durable=True) as server, server.schema() as schema:
             _row("PostgreSQL 16", schema, 10_000, yardstick)
     compare()
+    scale()
 
 
 def _row(name: str, url: str, tasks: int, yardstick: float) -> None:

@@ -52,6 +52,7 @@ __all__ = [
     "set_scheduler",
 ]
 
+
 class RedisClient(Protocol):
     """A redis-py client, blocking or not."""
 

@@ -11,19 +11,19 @@ from rota.clock import MINUTE
 from rota.core.outcome import Answer, ScheduleOutcome
 from rota.core.task import Event, NewTask, TaskStatus
 from rota.errors import StoreUnavailable
-from rota.stores.sql import SqlStore
+from rota.stores import open_store
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
 async def worlds(url: str, clock: FakeClock) -> AsyncIterator[tuple[World, World]]:
-    stores = [SqlStore(url, clock=clock) for _ in range(2)]
+    stores = [open_store(url, clock) for _ in range(2)]
     for store in stores:
         await store.open()
     first, second = (World(store, clock) for store in stores)
@@ -34,7 +34,7 @@ async def worlds(url: str, clock: FakeClock) -> AsyncIterator[tuple[World, World
 
 
 async def test_a_restart_loses_nothing(url: str, clock: FakeClock) -> None:
-    before = SqlStore(url, clock=clock)
+    before = open_store(url, clock)
     await before.open()
     world = World(before, clock)
     await world.type(priority=7)
@@ -44,7 +44,7 @@ async def test_a_restart_loses_nothing(url: str, clock: FakeClock) -> None:
     kept = (await world.all_tasks(), await world.counts(), await before.list_types())
     await before.close()
 
-    after = SqlStore(url, clock=clock)
+    after = open_store(url, clock)
     await after.open()
     world = World(after, clock)
     assert (await world.all_tasks(), await world.counts(), await after.list_types()) == kept

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from rota import InvalidConfig, InvalidInput, RateLimit, RetryPolicy, Rota, RotaError, TaskType, TriggerMode
+from rota import (
+    InvalidConfig,
+    InvalidInput,
+    RateLimit,
+    RetryPolicy,
+    Rota,
+    RotaError,
+    StoreUnavailable,
+    TaskType,
+    TriggerMode,
+)
 from rota.app import TypeSettings
 from rota.core.task_type import KNOWN_OPTIONS, setting_name
 
@@ -217,7 +227,7 @@ def test_sources_that_are_refused(case: str):
 
 
 async def test_a_redis_that_is_not_there_is_said():
-    with pytest.raises(StoreUnavailable, match="redis://127.0.0.1:1/0 cannot be used right now"):
+    with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/0 cannot be used right now"):
         await Rota("redis://127.0.0.1:1/0", spool="off").run_until_idle()
 
 

@@ -63,7 +63,9 @@ def test_stores_that_cannot_be_opened_say_why(url: str):
         open_store(url)
 
 
-@pytest.mark.parametrize(("url", "extra"), [("postgresql://u:secret@host/db", "postgres"), ("redis://u:p@host", "redis")])
+@pytest.mark.parametrize(
+    ("url", "extra"), [("postgresql://u:secret@host/db", "postgres"), ("redis://u:p@host", "redis")]
+)
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, extra: str):
     def not_installed(name: str) -> None:
         assert name in ("psycopg", "redis")

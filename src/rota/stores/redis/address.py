@@ -9,7 +9,7 @@ redis+cluster://host1:6379,host2:6379
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rota.config.urls import masked
@@ -110,8 +110,8 @@ def url_of(client: object) -> str | None:
     if nodes:
         return _cluster_url(client, nodes)
     pool: Any = getattr(client, "connection_pool", None)
-    given: Any = getattr(pool, "connection_kwargs", None)
-    if not isinstance(given, dict):
+    given = cast("dict[str, Any] | None", getattr(pool, "connection_kwargs", None))
+    if given is None:
         return None
     manager: Any = getattr(pool, "sentinel_manager", None)
     if manager is not None:

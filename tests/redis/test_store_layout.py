@@ -1,0 +1,180 @@
+"""What lies in Redis: the seeds' names, compact hashes, nothing left behind, and nothing of a newer major version."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from rota.clock import DAY
+from rota.core.task import Activity, Event, Identity, NewTask
+from rota.core.task_type import TaskType
+from rota.errors import SchemaMismatch
+from rota.stores.base import TaskQuery
+from rota.stores.redis import RedisStore
+from rota.stores.redis.codec import INLINE_BYTES
+from rota.testing.clock import FakeClock
+from rota.testing.conformance.world import WORK, World
+from rota.testing.redis_servers import RedisServer
+
+MANY = 2_000
+
+
+@pytest.fixture
+async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
+    made = RedisStore(redis_url, clock=clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def world(store: RedisStore, clock: FakeClock) -> World:
+    return World(store, clock)
+
+
+def keys_of(server: RedisServer) -> set[str]:
+    return set(cast("list[str]", server.ask("KEYS", "*")))
+
+
+async def test_the_seeds_names(world: World, redis: RedisServer) -> None:
+    await world.type()
+    await world.touch("u1:phone:default")
+    await world.schedule("rush", priority=9)
+    assert keys_of(redis) == {
+        "scheduler:meta",
+        "scheduler:task_types",
+        "scheduler:task_type:{work}",
+        "scheduler:task:{work}:u1:phone:default",
+        "scheduler:task:{work}:rush",
+        "scheduler:queue:{work}",
+        "scheduler:queue:{work}:9",
+        "scheduler:lanes:{work}",
+        "scheduler:keys:{work}",
+        "scheduler:counts:{work}",
+    }
+    fields = cast("dict[str, str]", redis.ask("HGETALL", "scheduler:task:{work}:u1:phone:default"))
+    assert fields["status"] == "pending"
+    assert int(fields["scheduled_at"]) == world.now + 30 * 60 * 1_000
+
+
+async def test_another_prefix_is_another_store(
+    redis: RedisServer, redis_url: str, clock: FakeClock, world: World
+) -> None:
+    await world.type()
+    await world.schedule("k")
+    other = RedisStore(f"{redis_url}?prefix=other:", clock=clock)
+    await other.open()
+    assert await other.list_types() == []
+    assert (await other.find(TaskQuery())).items == []
+    await other.put_types([TaskType(name=WORK)])
+    await other.schedule([NewTask(task_type=WORK, key="mine")], now=clock.now())
+    assert [task.key for task in await world.all_tasks()] == ["k"]
+    await other.close()
+    redis.ask("DEL", *(key for key in keys_of(redis) if key.startswith("other:")))
+
+
+async def test_a_newer_major_version_is_refused(redis: RedisServer, redis_url: str) -> None:
+    redis.ask("HSET", "scheduler:meta", "schema", 2)
+    store = RedisStore(redis_url)
+    with pytest.raises(SchemaMismatch, match="newer Rota"):
+        await store.open()
+
+
+async def test_a_large_payload_lies_beside_the_hash(world: World, redis: RedisServer) -> None:
+    await world.type()
+    beside = "scheduler:payload:{work}:k"
+    for payload in ("x" * INLINE_BYTES, "", "x" * (INLINE_BYTES + 1), "é" * INLINE_BYTES):
+        await world.schedule("k", payload=payload)
+        assert (await world.there()).payload == payload
+        assert redis.ask("OBJECT", "ENCODING", "scheduler:task:{work}:k") in ("ziplist", "listpack")
+        large = f"{payload}y" * 80
+        await world.update("k", payload=large)
+        assert redis.ask("EXISTS", beside) == 1
+        assert (await world.claim_one()).payload == large
+        await world.settle(await world.there())
+    await world.schedule("k", payload="small")
+    assert redis.ask("EXISTS", beside) == 0
+    await world.schedule("k2", payload="x" * 500)
+    await world.ask(Event.CANCEL, "k2")
+    await world.ask(Event.PURGE, "k2")
+    assert redis.ask("EXISTS", "scheduler:payload:{work}:k2") == 0
+
+
+async def test_a_year_later_nothing_is_left(world: World, redis: RedisServer) -> None:
+    """Whatever tasks wrote, of whatever kind, goes with them: what stays belongs to the type."""
+    await world.type(max_retries=0, task_ttl_ms=DAY, dead_ttl_ms=DAY)
+    await world.schedule("plain", payload="x" * 500, user_id="u1", owner="o")
+    await world.touch("u1:phone")
+    await world.series("series", max_runs=1)
+    await world.schedule("a", serial="s")
+    await world.schedule("b", serial="s", priority=9)
+    await world.schedule("expiring", scheduled_at=world.now + 10 * DAY, expires_at=world.now + DAY)
+    for _ in range(4):
+        world.clock.advance("1h")
+        for number, task in enumerate(await world.claim(10)):
+            await world.settle(task, Event.FAIL if number else Event.COMPLETE)
+    for _ in range(3):
+        world.clock.advance("120d")
+        await world.prune()
+    assert await world.all_tasks() == []
+    assert keys_of(redis) <= {
+        "scheduler:meta",
+        "scheduler:task_types",
+        "scheduler:task_type:{work}",
+        "scheduler:lanes:{work}",
+        "scheduler:seq:{work}",
+        "scheduler:counts:{work}",
+        "scheduler:runs:{work}",
+    }
+
+
+async def test_six_hundred_bytes_a_task(store: RedisStore, redis: RedisServer, clock: FakeClock) -> None:
+    """A first-time task with plain ids, in all: hash, queue and key index."""
+    await store.put_types([TaskType(name="memory_compression")])
+    before = _used(redis)
+    for start in range(0, MANY, 200):
+        users = [f"user{number:07}" for number in range(start, start + 200)]
+        activities = [
+            Activity(
+                task_type="memory_compression",
+                key=f"{user}:phone:default",
+                user_id=user,
+                device_id="phone",
+                agent_id="default",
+            )
+            for user in users
+        ]
+        await store.touch(activities, now=clock.now())
+    assert (_used(redis) - before) / MANY <= 620, "600 at a million tasks; tables that grow by doubling cost a little"
+
+
+def _used(server: RedisServer) -> int:
+    return int(str(cast("dict[str, object]", server.ask("INFO", "memory"))["used_memory"]))
+
+
+async def test_a_recurring_task_keeps_its_last_rows(world: World, redis: RedisServer) -> None:
+    """A busy neighbour pushes its rows out of the type's log; its own history still has them."""
+    await world.type()
+    await world.series("series")
+    for _ in range(3):
+        world.clock.advance("1h")
+        await world.run()
+    assert len(await world.runs("series")) == 3
+    redis.ask("DEL", "scheduler:runs:{work}")
+    assert len(await world.runs("series")) == 3
+    await world.ask(Event.CANCEL, "series")
+    await world.ask(Event.PURGE, "series")
+    assert redis.ask("EXISTS", "scheduler:history:{work}:series") == 0
+
+
+async def test_everything_of_one_user(world: World) -> None:
+    """By the lexical range of the user's keys, and by name where a task has a key of its own; nobody else's."""
+    await world.type()
+    for key, user in (("u1:phone", "u1"), ("u1", "u1"), ("u12:phone", "u12"), ("u1;x", "other"), ("brief", "u1")):
+        await world.schedule(key, user_id=user)
+    await world.schedule("u1:tablet")
+    assert [task.key for task in await world.all_tasks(user_id="u1")] == ["brief", "u1", "u1:phone"]
+    await world.store.pause([Identity(WORK, "brief")])
+    assert [task.key for task in await world.all_tasks(user_id="u1", limit=1)] == ["brief", "u1", "u1:phone"]
