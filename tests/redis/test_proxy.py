@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as Cut
 from redis.exceptions import TimeoutError as NoAnswer
 from redis.retry import Retry
 
-from redis import Redis
 from rota.testing.proxy import Proxy
 from rota.testing.redis_servers import HOST, RedisServer
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import redis as redis_py
 import redis.asyncio as redis_loop
 
-import redis as redis_py
 from rota.errors import InvalidConfig
 from rota.stores import url_of_client
 from rota.stores.redis.address import parse_address

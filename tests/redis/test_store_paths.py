@@ -14,6 +14,8 @@ from rota.core.outcome import Answer, ScheduleOutcome
 from rota.core.task import Event, Identity, NewTask, Settlement, TaskStatus
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import StoreUnavailable
+from rota.runtime.health import Pulse
+from rota.runtime.reconciler import Reconciler
 from rota.scheduler import RedisTaskScheduler, get_scheduler, init_scheduler, set_scheduler
 from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
@@ -180,3 +182,33 @@ async def test_the_seeds_scheduler_on_a_client(redis: RedisServer, redis_url: st
         await scheduler.stop()
         await client.aclose()
     assert isinstance(RedisTaskScheduler(redis.url, config), RedisTaskScheduler)
+
+
+async def test_a_server_that_has_forgotten_its_scripts_is_told_again(
+    stores: tuple[RedisStore, ...], redis: RedisServer, clock: FakeClock
+) -> None:
+    world = World(stores[0], clock)
+    await world.type()
+    await world.schedule("k")
+    redis.ask("SCRIPT", "FLUSH")
+    assert (await world.tick()).next_due_at == world.now
+    redis.ask("SCRIPT", "FLUSH")
+    task = await world.claim_one()
+    redis.ask("SCRIPT", "FLUSH")
+    assert world.renew(task).answer is Answer.OK
+    redis.ask("SCRIPT", "FLUSH")
+    assert (await world.settle(task)).answer is Answer.OK
+
+
+async def test_one_of_many_instances_reconciles(
+    stores: tuple[RedisStore, ...], redis: RedisServer, clock: FakeClock
+) -> None:
+    world = World(stores[0], clock)
+    await world.type()
+    await world.schedule("k")
+    redis.ask("DEL", "scheduler:queue:{work}")
+    assert await world.claim() == []
+    duties = [Reconciler(store, pulse=Pulse(clock), chance=lambda: 0.5) for store in stores]
+    reports = [await duty.run_once() for duty in duties]
+    assert [report and report.total for report in reports] == [1, None], "its place in the queue, once"
+    assert (await world.claim_one()).key == "k"

@@ -220,7 +220,7 @@ async def test_concurrent_first_calls_open_one_store(scheduler: TaskScheduler):
 
 
 def test_what_is_no_store_is_refused():
-    with pytest.raises(InvalidConfig, match="cannot be used. Give a URL"):
+    with pytest.raises(InvalidConfig, match=r"cannot be used\. Give a URL"):
         init_scheduler(object())  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidConfig, match=r"scheduler.taks .*Did you mean 'tasks'"):
         init_scheduler("memory://", {"taks": {}})

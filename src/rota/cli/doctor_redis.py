@@ -101,9 +101,8 @@ def _server(client: Client) -> Iterator[Finding]:
 
 def _nodes(address: Address) -> Iterator[tuple[str, Client]]:
     """The servers that are written to: one, or every primary of a Cluster."""
-    from redis.sentinel import Sentinel
-
     from redis import Redis, RedisCluster
+    from redis.sentinel import Sentinel
 
     options: dict[str, Any] = {
         **address.options,

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from redis import Redis, RedisCluster
 from redis.asyncio import Redis as LoopRedis
 from redis.asyncio import RedisCluster as LoopCluster
 from redis.asyncio.connection import BlockingConnectionPool as LoopPool
@@ -27,7 +28,6 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from redis import Redis, RedisCluster
 from rota.errors import StoreUnavailable
 from rota.stores.redis.address import Address
 from rota.stores.redis.source import Script, script

@@ -67,6 +67,7 @@ class Scripts:
         """Who publishes a wake-up: whoever hears its own need not heed it."""
         self._clock = clock
         self._swept: set[str] = set()
+        self._known: frozenset[str] = frozenset()
 
     # --- time ---
 
@@ -106,6 +107,17 @@ class Scripts:
     def commit(self, task_type: str, step: Mapping[str, object]) -> bool:
         """False if something that the step has read changed meanwhile: then nothing was written."""
         return self.run_blocking("commit", task_type, step) == 1
+
+    def types_blocking(self) -> dict[str, list[bytes | None]]:
+        """Settings and overrides of all types as they are now, in one round trip unless there are new ones."""
+        names = sorted(self._known)
+        listed, *found = self.server.many_blocking([["SMEMBERS", self.keys.types], *type_commands(self.keys, names)])
+        there = {name.decode() for name in listed}
+        new = sorted(there - self._known)
+        # Replaced, not changed: other threads may be reading it.
+        self._known = frozenset(there)
+        found += self.server.many_blocking(type_commands(self.keys, new))
+        return {name: raw for name, raw in zip([*names, *new], found, strict=True) if name in there}
 
     def held_blocking(self, task_type: str, instance: str, claim_id: str) -> list[bytes]:
         return self.run_blocking("held", task_type, [instance, claim_id])

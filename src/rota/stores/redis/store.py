@@ -84,6 +84,8 @@ class RedisStore(TransactionalStore):
         self._looking = Looking(self._scripts)
         self._listener = Listener(self._scripts, self._wake)
         self._threads: ThreadPoolExecutor | None = None
+        self._heart: ThreadPoolExecutor | None = None
+        """A thread for renewals alone: leases are kept while every other thread waits for something."""
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pause = threading.Event()
         self._hot: Mapping[Any, Callable[[str, Any, Instant | None], Awaitable[Answers[Any]]]] = {
@@ -102,6 +104,7 @@ class RedisStore(TransactionalStore):
         self._poked = asyncio.Event()
         self._server.open()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-store")
+        self._heart = ThreadPoolExecutor(1, thread_name_prefix="rota-store-heart")
         try:
             await self._check_schema()
             await self._listener.start()
@@ -123,8 +126,10 @@ class RedisStore(TransactionalStore):
             return
         await self._drain()
         await self._listener.stop()
-        threads, self._threads = self._threads, None
-        await asyncio.get_running_loop().run_in_executor(None, threads.shutdown)
+        pools, self._threads, self._heart = (self._threads, self._heart), None, None
+        for pool in pools:
+            if pool is not None:
+                await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
         await self._server.close()
 
     def _wake(self) -> None:
@@ -136,25 +141,25 @@ class RedisStore(TransactionalStore):
         return await self._on_thread(lambda: self._run(None, function))
 
     def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
-        return self._wait_for_thread(lambda: self._run(None, function), timeout)
+        return self._wait_for_thread(self._threads, lambda: self._run(None, function), timeout)
 
-    def _wait_for_thread(self, function: Callable[[], T], timeout: float) -> T:
-        future = self._open_threads().submit(function)
+    def _wait_for_thread(self, pool: ThreadPoolExecutor | None, function: Callable[[], T], timeout: float) -> T:
+        future = self._open_pool(pool).submit(function)
         try:
             return future.result(timeout)
         except TimeoutError:
             raise StoreUnavailable(f"The store {self._server.name} did not answer within {timeout:g} s.") from None
 
-    def _open_threads(self) -> ThreadPoolExecutor:
-        if self._threads is None:
+    def _open_pool(self, pool: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
+        if pool is None:
             raise StoreUnavailable(
                 f"The store {self._server.name} is not open. Use it inside `async with`, or open it first."
             )
-        return self._threads
+        return pool
 
     async def _on_thread(self, function: Callable[[], T]) -> T:
         """Wait for a thread, but never cancel what it does."""
-        work: Future[T] = self._open_threads().submit(function)
+        work: Future[T] = self._open_pool(self._threads).submit(function)
         waiting = asyncio.wrap_future(work)
         done, _ = await asyncio.wait([waiting], timeout=2 * CALL_SECONDS)
         if not done:
@@ -330,7 +335,7 @@ class RedisStore(TransactionalStore):
             places = [at for at, renewal in enumerate(renewals) if renewal.task_type == name]
             part = [renewals[at] for at in places]
             found = self._wait_for_thread(
-                lambda name=name, part=part: self._scripts.renew(name, part, lease_ms, now), timeout
+                self._heart, lambda name=name, part=part: self._scripts.renew(name, part, lease_ms, now), timeout
             )
             replies.update(zip(places, found, strict=True))
         return [replies[at] for at in range(len(renewals))]

@@ -25,7 +25,7 @@ from rota.stores.base import Beat, Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, moves, places
 from rota.stores.redis.keys import NORMAL_LANE
-from rota.stores.redis.scripts import Scripts, decode_types, type_commands
+from rota.stores.redis.scripts import Scripts, decode_types
 from rota.stores.transaction import Completion, Written
 
 __all__ = ["Delivery", "PumpTransaction", "RedisTransaction"]
@@ -302,12 +302,9 @@ class RedisTransaction:
 
     def types(self) -> Mapping[str, TypeRecord]:
         if self._types is None:
-            names = sorted(name.decode() for name in self._server.command_blocking("SMEMBERS", self._keys.types))
-            found = self._server.many_blocking(type_commands(self._keys, names))
-            self._raw_types = {
-                name: (_or_empty(raw[0]), _or_empty(raw[1])) for name, raw in zip(names, found, strict=True)
-            }
-            self._types = decode_types(names, found)
+            found = self._scripts.types_blocking()
+            self._raw_types = {name: (_or_empty(raw[0]), _or_empty(raw[1])) for name, raw in found.items()}
+            self._types = decode_types(list(found), list(found.values()))
         return self._types
 
     def put_type(self, record: TypeRecord) -> None:

@@ -68,8 +68,8 @@ end
 
 local function park(key, task)
   leave(key, task)
-  task.parked = '1'
-  call('HSET', named('task', key), 'parked', '1')
+  put(task, 'parked', '1')
+  save(key)
   enter(key, task)
 end
 
@@ -144,7 +144,7 @@ for round = 1, ROUNDS do
     local key, task = found[at].key, found[at].task
     token = token + 1
     if not is_due(task) then
-      call('ZREM', found[at].lane, key)
+      out_of(found[at].lane, key)
       if task.status then enter(key, task) end
     elseif is_busy(task) then
       park(key, task)
@@ -154,6 +154,7 @@ for round = 1, ROUNDS do
       break
     end
   end
+  write_indexes()
   if wait_ms then return answer(now + wait_ms) end
   if #taken / 3 >= input.limit then return answer(now) end
   if #found < wanted then

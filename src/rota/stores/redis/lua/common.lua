@@ -38,49 +38,41 @@ local function as_table(flat)
   return found
 end
 
-local function as_list(fields)
-  local flat = {}
-  for name, value in pairs(fields) do
-    flat[#flat + 1] = name
-    -- Lua would write a large number as 1.7e+12.
-    flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or value
-  end
-  return flat
-end
-
 -- A whole task in one string of the reply; no task is no string, because an empty table would be packed as a list.
 local function packed(fields)
   if next(fields) == nil then return '' end
   return cmsgpack.pack(fields)
 end
 
-local function copy(fields)
-  local other = {}
-  for name, value in pairs(fields) do other[name] = value end
-  return other
-end
-
 local function num(value) return tonumber(value) or 0 end
 
--- The hash becomes `after`: only what differs from `before` is written.
-local function save(key, before, after)
-  local set, gone = {}, {}
-  for name, value in pairs(after) do
-    if type(value) == 'number' then
-      value = string.format('%.0f', value)
-      after[name] = value
-    end
-    if before[name] ~= value then
-      set[#set + 1] = name
-      set[#set + 1] = value
+-- The changes of one hash are gathered field by field, so that what is written and what the table says stay in step.
+local changes = {}
+
+-- Give a field a value; nil removes it. A value that the field has already is not written.
+local function put(task, name, value)
+  if type(value) == 'number' then value = string.format('%.0f', value) end
+  if task[name] ~= value then
+    task[name] = value
+    changes[name] = value or false
+  end
+end
+
+-- Write what was put since the last time.
+local function save(key)
+  local hash, set, gone, size, less = named('task', key), {}, {}, 0, 0
+  for name, value in pairs(changes) do
+    if value then
+      set[size + 1], set[size + 2] = name, value
+      size = size + 2
+    else
+      less = less + 1
+      gone[less] = name
     end
   end
-  for name in pairs(before) do
-    if after[name] == nil then gone[#gone + 1] = name end
-  end
-  local hash = named('task', key)
-  if #set > 0 then call('HSET', hash, unpack(set)) end
-  if #gone > 0 then call('HDEL', hash, unpack(gone)) end
+  if size > 0 then call('HSET', hash, unpack(set)) end
+  if less > 0 then call('HDEL', hash, unpack(gone)) end
+  changes = {}
 end
 
 -- A payload over 64 bytes is kept beside the hash, where an empty one marks its place.
@@ -119,35 +111,70 @@ local function write_counts()
   end
 end
 
--- --- indexes: one place by status, and those that go with it ---
+-- --- indexes: written together, one command for all tasks of a group ---
+
+local MOST = 2000
+local added, removed = {}, {}
+
+local function write_index(key)
+  if removed[key] then call('ZREM', key, unpack(removed[key])) end
+  if added[key] then call('ZADD', key, unpack(added[key])) end
+  removed[key], added[key] = nil, nil
+end
+
+local function write_indexes()
+  for key in pairs(removed) do write_index(key) end
+  for key in pairs(added) do write_index(key) end
+end
+
+local function into(key, score, member)
+  local list = added[key]
+  if list == nil then
+    list = {}
+    added[key] = list
+  end
+  list[#list + 1], list[#list + 2] = score, member
+  if #list >= MOST then write_index(key) end
+end
+
+local function out_of(key, member)
+  -- What was put in before must not come back afterwards.
+  if added[key] or (removed[key] and #removed[key] >= MOST) then write_index(key) end
+  local list = removed[key]
+  if list == nil then
+    list = {}
+    removed[key] = list
+  end
+  list[#list + 1] = member
+end
+
+-- --- the places of a task: one by its status, and those that go with it ---
 
 local function lane_of(task)
-  local priority = task.priority
-  if priority == nil or tostring(priority) == '5' then return named('queue') end
-  return named('queue', priority)
+  if task.priority == nil or task.priority == '5' then return named('queue') end
+  return named('queue', task.priority)
 end
 
 local function enter(key, task)
   local status = task.status
   if status == 'pending' then
     if task.parked and task.serial then
-      call('ZADD', named('parked', task.serial), num(task.scheduled_at) - num(task.priority or 5) * settings.aging_ms, key)
+      local rank = num(task.scheduled_at) - num(task.priority or 5) * settings.aging_ms
+      call('ZADD', named('parked', task.serial), rank, key)
       call('SADD', named('serials'), task.serial)
     else
-      call('ZADD', lane_of(task), task.scheduled_at, key)
-      if task.priority and tostring(task.priority) ~= '5' then call('SADD', named('lanes'), task.priority) end
+      into(lane_of(task), task.scheduled_at, key)
+      if task.priority and task.priority ~= '5' then call('SADD', named('lanes'), task.priority) end
     end
   elseif status == 'running' then
-    call('ZADD', named('running'), task.lease_until, key)
+    into(named('running'), task.lease_until, key)
     if task.serial then call('SADD', named('holders', task.serial), key) end
   elseif status == 'paused' then
-    call('ZADD', named('paused'), task.scheduled_at, key)
+    into(named('paused'), task.scheduled_at, key)
   else
-    call('ZADD', named(status == 'failed' and 'dead' or 'done'), task.purge_at or 0, key)
+    into(named(status == 'failed' and 'dead' or 'done'), task.purge_at or 0, key)
   end
-  if task.expires_at and (status == 'pending' or status == 'paused') then
-    call('ZADD', named('expires'), task.expires_at, key)
-  end
+  if task.expires_at and (status == 'pending' or status == 'paused') then into(named('expires'), task.expires_at, key) end
   if task.owner and LIVE[status] then call('SADD', named('owner', task.owner), key) end
 end
 
@@ -159,31 +186,29 @@ local function leave(key, task)
       call('ZREM', parked, key)
       if call('EXISTS', parked) == 0 then call('SREM', named('serials'), task.serial) end
     else
-      call('ZREM', lane_of(task), key)
+      out_of(lane_of(task), key)
     end
   elseif status == 'running' then
-    call('ZREM', named('running'), key)
+    out_of(named('running'), key)
     if task.serial then call('SREM', named('holders', task.serial), key) end
   elseif status == 'paused' then
-    call('ZREM', named('paused'), key)
+    out_of(named('paused'), key)
   else
-    call('ZREM', named(status == 'failed' and 'dead' or 'done'), key)
+    out_of(named(status == 'failed' and 'dead' or 'done'), key)
   end
-  if task.expires_at then call('ZREM', named('expires'), key) end
+  if task.expires_at then out_of(named('expires'), key) end
   if task.owner then call('SREM', named('owner', task.owner), key) end
 end
 
 -- --- the run log, and what comes after ---
 
-local rows = 0
-
 -- Ids follow the server's clock over all types, finer than a millisecond; where it stepped back, the stream goes on.
+local millis = time[1] .. string.format('%03d', math.floor(tonumber(time[2]) / 1000)) .. '-'
+local row = (tonumber(time[2]) % 1000) * 10000
+
 local function append(stream, kept, fields)
-  rows = rows + 1
-  local micros = tonumber(time[2])
-  local millis = time[1] .. string.format('%03d', math.floor(micros / 1000))
-  local id = string.format('%s-%d', millis, (micros % 1000) * 10000 + rows)
-  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, id, unpack(fields))
+  row = row + 1
+  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, millis .. row, unpack(fields))
   if type(done) == 'table' and done.err then
     return call('XADD', stream, 'MAXLEN', '~', kept, '*', unpack(fields))
   end

@@ -34,124 +34,139 @@ local function retry_at(task, settled)
   return nil
 end
 
+local LEASE = { 'token', 'lease_until', 'instance', 'claim_id' }
+local WISHES = { 'want', 'dirty' }
+local WAITING = { 'want', 'dirty', 'parked', 'manual', 'next_fire' }
+local COUNTS = { 'manual', 'next_fire', 'fire_at', 'coalesced', 'errors', 'crashes', 'snoozes', 'attempt' }
+
+local function put_nothing(task, names)
+  for at = 1, #names do
+    if task[names[at]] ~= nil then put(task, names[at], nil) end
+  end
+end
+
 -- The run counted where it counts, and the lease given up.
-local function counted(task, settled)
+local function give_up(task, settled)
   local event = settled.event
-  local after = copy(task)
-  after.token, after.lease_until, after.instance, after.claim_id = nil, nil, nil, nil
-  after.last_token, after.last_outcome = task.token, event
-  if event == 'retry' or event == 'fail' then after.errors = num(task.errors) + 1 end
-  if event == 'reap' then after.crashes = num(task.crashes) + 1 end
-  after.snoozes = event == 'snooze' and num(task.snoozes) + 1 or nil
-  if event == 'snooze' or event == 'release' then after.attempt = some(num(task.attempt) - 1) end
-  after.reason = settled.reason or REASONS[event]
-  after.error, after.result = settled.error, settled.result
-  after.updated_at = now
-  return after
+  put(task, 'last_token', task.token)
+  put(task, 'last_outcome', event)
+  put_nothing(task, LEASE)
+  if event == 'retry' or event == 'fail' then put(task, 'errors', num(task.errors) + 1) end
+  if event == 'reap' then put(task, 'crashes', num(task.crashes) + 1) end
+  put(task, 'snoozes', event == 'snooze' and num(task.snoozes) + 1 or nil)
+  if event == 'snooze' or event == 'release' then put(task, 'attempt', some(num(task.attempt) - 1)) end
+  put(task, 'reason', settled.reason or REASONS[event])
+  put(task, 'error', settled.error)
+  put(task, 'result', settled.result)
+  put(task, 'updated_at', now)
 end
 
 -- Success and failure both start the cooldown; a task that ended failed counts against the breaker.
 local function remember(task, settled)
   local event = settled.event
   if event == 'snooze' or event == 'release' then return end
-  task.last_exec_at = now
-  task.forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), num(task.forget_at))
+  local forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), num(task.forget_at))
+  put(task, 'last_exec_at', now)
   if event == 'complete' then
-    task.fail_count, task.fail_until = nil, nil
+    put(task, 'fail_count', nil)
+    put(task, 'fail_until', nil)
   elseif event ~= 'discard' then
     local blocked_ms = math.max(settings.max_retries * settings.interval_ms * 2, DAY)
-    task.forget_at = math.max(task.forget_at, now + 2 * blocked_ms)
-    task.fail_count, task.fail_until = num(task.fail_count) + 1, now + blocked_ms
+    forget_at = math.max(forget_at, now + 2 * blocked_ms)
+    put(task, 'fail_count', num(task.fail_count) + 1)
+    put(task, 'fail_until', now + blocked_ms)
   end
+  put(task, 'forget_at', forget_at)
 end
 
 local function breaker_is_open(task)
-  return num(task.fail_count) >= math.max(settings.max_retries, 1) and task.fail_until ~= nil and now < num(task.fail_until)
+  local is_over = num(task.fail_count) >= math.max(settings.max_retries, 1)
+  return is_over and task.fail_until ~= nil and now < num(task.fail_until)
 end
 
 local function finish(task, status)
-  task.status = status
-  task.want, task.dirty, task.parked, task.manual, task.next_fire = nil, nil, nil, nil, nil
-  task.finished_at = now
-  task.purge_at = now + (status == 'failed' and settings.dead_ttl_ms or settings.task_ttl_ms)
+  put(task, 'status', status)
+  put_nothing(task, WAITING)
+  put(task, 'finished_at', now)
+  put(task, 'purge_at', now + (status == 'failed' and settings.dead_ttl_ms or settings.task_ttl_ms))
 end
 
 -- Waiting again, or paused if that was wanted during the run.
-local function hold(task)
-  task.status = task.want == 'pause' and 'paused' or 'pending'
-  task.want, task.dirty = nil, nil
+local function hold(task, scheduled_at)
+  put(task, 'status', task.want == 'pause' and 'paused' or 'pending')
+  put_nothing(task, WISHES)
+  put(task, 'scheduled_at', scheduled_at)
 end
 
 local function follow_up(task)
-  hold(task)
-  task.scheduled_at = now + settings.interval_ms
-  task.manual, task.next_fire, task.fire_at = nil, nil, nil
-  task.first_activity_at = task.last_activity_at
-  task.coalesced, task.errors, task.crashes, task.snoozes, task.attempt = nil, nil, nil, nil, nil
+  hold(task, now + settings.interval_ms)
+  put_nothing(task, COUNTS)
+  put(task, 'first_activity_at', task.last_activity_at)
 end
 
-local function row_of(key, task, settled, reason)
-  local row = {
-    key = key,
-    user_id = task.user_id,
-    status = RUN_STATUS[settled.event],
-    trigger_mode = task.manual and 'manual' or task.trigger_mode,
-    started_at = task.claimed_at or now,
-    duration_ms = some(settled.duration_ms or 0),
-    attempt = task.attempt,
-    token = task.token,
-    instance = task.instance,
-    reason = reason,
-    result = settled.result,
-    error = settled.error,
-  }
-  if not task.manual then row.fire_at = task.fire_at end
-  return row
+local function add(fields, name, value)
+  local size = #fields
+  fields[size + 1], fields[size + 2] = name, value
+end
+
+local RAN = { 'user_id', 'attempt', 'token', 'instance', 'fire_at', 'trigger_mode' }
+local RAN_BY_HAND = { 'user_id', 'attempt', 'token', 'instance' }
+local ENDED = { 'result', 'error' }
+
+-- The run's row, from the task as it ran; how it ended comes with `settled`.
+local function row_of(key, task, settled)
+  local fields = { 'key', key, 'status', RUN_STATUS[settled.event], 'started_at', task.claimed_at or now }
+  if task.manual then add(fields, 'trigger_mode', 'manual') end
+  for _, name in ipairs(task.manual and RAN_BY_HAND or RAN) do
+    if task[name] then add(fields, name, task[name]) end
+  end
+  if some(settled.duration_ms) then add(fields, 'duration_ms', settled.duration_ms) end
+  for _, name in ipairs(ENDED) do
+    if settled[name] then add(fields, name, settled[name]) end
+  end
+  return fields
 end
 
 local function tell(key, task)
   local fields = { 'task_type', task_type, 'key', key }
   for _, name in ipairs({ 'user_id', 'device_id', 'agent_id' }) do
-    if task[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = task[name]
-    end
+    if task[name] then add(fields, name, task[name]) end
   end
   append(named('after'), 1000000, fields)
 end
 
 local freed = {}
 
--- running -> wherever leaving leads; the task as it is then, already written.
+-- running -> wherever leaving leads. The task is changed and written.
 local function leave_running(key, task, settled)
-  local after = counted(task, settled)
-  local again_at = retry_at(after, settled)
-  local failed = FAILED[settled.event]
-  if failed and again_at == nil and num(after.crashes) >= MAX_CRASHES then after.reason = 'poison' end
-  local row = row_of(key, task, settled, after.reason)
-  local completed = settled.event == 'complete'
-  if task.want == 'cancel' then
-    if completed then remember(after, settled) end
-    finish(after, 'cancelled')
+  local row = row_of(key, task, settled)
+  local total = TOTALS[RUN_STATUS[settled.event]]
+  local wants_cancel, is_dirty = task.want == 'cancel', task.dirty
+  local failed, completed = FAILED[settled.event], settled.event == 'complete'
+  count(task.status, -1)
+  leave(key, task)
+  give_up(task, settled)
+  local again_at = retry_at(task, settled)
+  if failed and again_at == nil and num(task.crashes) >= MAX_CRASHES then put(task, 'reason', 'poison') end
+  if task.reason then add(row, 'reason', task.reason) end
+  if wants_cancel then
+    if completed then remember(task, settled) end
+    finish(task, 'cancelled')
   elseif again_at ~= nil then
-    hold(after)
-    after.scheduled_at = again_at
+    hold(task, again_at)
     completed = false
   else
-    remember(after, settled)
-    if task.dirty and not breaker_is_open(after) then follow_up(after) else finish(after, failed and 'failed' or 'completed') end
+    remember(task, settled)
+    if is_dirty and not breaker_is_open(task) then follow_up(task) else finish(task, failed and 'failed' or 'completed') end
   end
-  save(key, task, after)
-  leave(key, task)
-  enter(key, after)
-  count(task.status, -1)
-  count(after.status, 1)
-  if TOTALS[row.status] then count(TOTALS[row.status], 1) end
-  log_run(key, as_list(row), false)
-  if completed and followed then tell(key, after) end
+  save(key)
+  enter(key, task)
+  count(task.status, 1)
+  if total then count(total, 1) end
+  log_run(key, row, false)
+  if completed and followed then tell(key, task) end
   if task.serial then freed[task.serial] = true end
-  note_due(after)
-  return after
+  note_due(task)
 end
 
 -- The best that are parked under a serial, by rank, then due time, then key.
@@ -175,6 +190,7 @@ end
 
 -- Whoever stops competing for a serial lets the best that waits back into its lane, in the same step.
 local function unpark()
+  write_indexes()
   for serial in pairs(freed) do
     local running = call('SCARD', named('holders', serial))
     local waiting = best_parked(serial, 1)
@@ -184,8 +200,8 @@ local function unpark()
       for at = 1, math.min(free, #waiting) do
         local key, task = waiting[at].key, waiting[at].task
         leave(key, task)
-        task.parked = nil
-        call('HDEL', named('task', key), 'parked')
+        put(task, 'parked', nil)
+        save(key)
         enter(key, task)
         note_due(task)
       end

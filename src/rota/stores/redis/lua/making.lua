@@ -7,46 +7,51 @@ local function pending()
   return pending_now + (deltas.pending or 0)
 end
 
-local IDS = { 'user_id', 'device_id', 'agent_id' }
+local GIVEN = {
+  'user_id', 'device_id', 'agent_id', 'owner', 'payload', 'permits', 'cost', 'policy', 'max_runs', 'expires_at',
+}
+local KEPT = { last_token = true, last_outcome = true, version = true }
+
+-- What a finished task leaves behind: its number of lives, and what became of its last run.
+local function clear(key, task)
+  leave(key, task)
+  count(task.status, -1)
+  put(task, 'version', num(task.version or 1) + 1)
+  for name in pairs(TASK) do
+    if not KEPT[name] then put(task, name, nil) end
+  end
+end
 
 -- absent, completed, failed, cancelled -> pending. What the record says beside the task is kept: its past, and the
 -- fields of a version to come.
-local function make(key, old, item, scheduled_at)
-  local task = {}
-  for name, value in pairs(old) do
-    if not TASK[name] then task[name] = value end
+local function make(key, task, item, scheduled_at)
+  local status, had_payload = task.status, task.payload == ''
+  if status then
+    clear(key, task)
+  else
+    if next(task) then out_of(named('past'), key) end
+    into(named('keys'), 0, key)
   end
-  task.status = TABLE.schedule[old.status or 'absent']
-  task.scheduled_at = scheduled_at
-  task.created_at = now
-  for _, name in ipairs(IDS) do task[name] = item[name] end
-  for _, name in ipairs({ 'owner', 'payload', 'permits', 'cost', 'policy', 'max_runs', 'expires_at' }) do
-    task[name] = item[name]
+  put(task, 'status', TABLE.schedule[status or 'absent'])
+  put(task, 'scheduled_at', scheduled_at)
+  put(task, 'created_at', now)
+  for _, name in ipairs(GIVEN) do
+    if item[name] ~= nil then put(task, name, item[name]) end
   end
   local priority = item.priority or settings.priority
-  if priority ~= 5 then task.priority = priority end
-  if settings.trigger_mode ~= 'user_activity' then task.trigger_mode = settings.trigger_mode end
-  if old.status then
-    task.version = num(old.version or 1) + 1
-    task.last_token = old.last_token
-    task.last_outcome = old.last_outcome
-    leave(key, old)
-    count(old.status, -1)
-  elseif next(old) then
-    call('ZREM', named('past'), key)
-  end
+  if priority ~= 5 then put(task, 'priority', priority) end
+  if settings.trigger_mode ~= 'user_activity' then put(task, 'trigger_mode', settings.trigger_mode) end
   if item.first_activity_at then
-    task.first_activity_at = item.first_activity_at
-    task.last_activity_at = item.first_activity_at
+    put(task, 'first_activity_at', item.first_activity_at)
+    put(task, 'last_activity_at', item.first_activity_at)
   end
-  save(key, old, task)
+  save(key)
   if item.aside then
     call('SET', named('payload', key), item.aside)
-  elseif old.payload == '' then
+  elseif had_payload then
     call('DEL', named('payload', key))
   end
   enter(key, task)
-  if not old.status then call('ZADD', named('keys'), 0, key) end
   if item.stray then call('SADD', named('user', item.user_id), key) end
   count(task.status, 1)
   count('created_total', 1)
@@ -55,4 +60,4 @@ local function make(key, old, item, scheduled_at)
 end
 
 -- A record that lists its user elsewhere is moved by the slow way.
-local function changes_user(old, item) return old.status ~= nil and old.user_id ~= item.user_id end
+local function changes_user(task, item) return task.status ~= nil and task.user_id ~= item.user_id end

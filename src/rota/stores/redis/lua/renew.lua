@@ -1,7 +1,7 @@
 -- running -> running, if the token is current; tells the runner when somebody wants it to stop.
 --
 -- input    lease_ms, items   list of { key, token, progress }
--- returns  per item { answer, fields, payload beside the hash or false }
+-- returns  per item { answer, packed fields, payload beside the hash or false }
 
 local until_at = now + input.lease_ms
 local answers = {}
@@ -12,13 +12,12 @@ for at, item in ipairs(input.items) do
   if task.status and TABLE.renew[task.status] and num(task.token) == item.token then
     answer = task.want == 'cancel' and 'cancel' or 'ok'
     -- A lease taken by hand is as long as the type's timeout: renewing must never shorten it.
-    local after = copy(task)
-    after.lease_until = math.max(until_at, num(task.lease_until))
-    after.progress = item.progress or task.progress
-    save(key, task, after)
-    call('ZADD', named('running'), after.lease_until, key)
-    task = after
+    put(task, 'lease_until', math.max(until_at, num(task.lease_until)))
+    put(task, 'progress', item.progress or task.progress)
+    save(key)
+    into(named('running'), task.lease_until, key)
   end
-  answers[at] = { answer, as_list(task), payload_of(key, task) }
+  answers[at] = { answer, packed(task), payload_of(key, task) }
 end
+write_indexes()
 return answers

@@ -3,7 +3,7 @@
 --
 -- input    list of { key, rare } or of { key, at, payload, aside, priority, permits, cost, owner, policy, max_runs,
 --          expires_at, user_id, device_id, agent_id, stray }, each with what is no default
--- returns  { woke, per item { outcome, fields, payload beside the hash or false } };
+-- returns  { woke, per item { outcome, packed fields, payload beside the hash or false } };
 --          the outcome 'rare' means that nothing was written: it is not for this script
 
 local answers, rare = {}, {}
@@ -15,18 +15,19 @@ local function schedule(item)
     return { 'rare' }
   end
   local limit = settings.rate_limit
-  local old = as_table(call('HGETALL', named('task', key)))
-  if (limit and (item.cost or 1) > limit.burst) or changes_user(old, item) then
+  local task = as_table(call('HGETALL', named('task', key)))
+  if (limit and (item.cost or 1) > limit.burst) or changes_user(task, item) then
     rare[key] = true
     return { 'rare' }
   end
-  if old.status and LIVE[old.status] then return { 'exists', as_list(old), payload_of(key, old) } end
+  if LIVE[task.status] then return { 'exists', packed(task), payload_of(key, task) } end
   local refusal = not enabled and 'disabled' or (pending() >= settings.max_pending and 'full')
-  if refusal then return { refusal, as_list(old), payload_of(key, old) } end
-  return { 'created', as_list(make(key, old, item, item.at or now)), item.aside or false }
+  if refusal then return { refusal, packed(task), payload_of(key, task) } end
+  return { 'created', packed(make(key, task, item, item.at or now)), item.aside or false }
 end
 
 if not read_type() then return { 0 } end
 for at, item in ipairs(input) do answers[at] = schedule(item) end
+write_indexes()
 write_counts()
 return { wake(), answers }

@@ -23,13 +23,14 @@ local function settle(item)
     rare[key] = true
     return { 'rare' }
   end
-  local after = leave_running(key, task, item)
-  return { 'ok', packed(after), payload_of(key, after) }
+  leave_running(key, task, item)
+  return { 'ok', packed(task), payload_of(key, task) }
 end
 
 if not read_type() then return { 0 } end
 local answers = {}
 for at, item in ipairs(input) do answers[at] = settle(item) end
 unpark()
+write_indexes()
 write_counts()
 return { wake(), answers }

@@ -7,7 +7,7 @@
 -- input    lease_ms   of the instance that ticks
 --          due        set of the types whose next due time it wants to know
 -- returns  { extended,
---            reaped as a flat list of key, deadline, fields, payload beside the hash or false,
+--            reaped as a flat list of key, deadline, packed fields, payload beside the hash or false,
 --            rare   as a flat list of key, deadline: leases that ran out and are not for this script,
 --            idle   serials under which something is parked and nothing runs: the same,
 --            next due time or '' },
@@ -47,8 +47,8 @@ local function reap(key, deadline)
     rare[#rare + 1] = key
     rare[#rare + 1] = deadline
   else
-    local after = leave_running(key, task, lost(task))
-    for _, each in ipairs({ key, deadline, as_list(after), payload_of(key, after) }) do reaped[#reaped + 1] = each end
+    leave_running(key, task, lost(task))
+    for _, each in ipairs({ key, deadline, packed(task), payload_of(key, task) }) do reaped[#reaped + 1] = each end
   end
 end
 
@@ -78,6 +78,7 @@ else
   local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
   for at = 1, #expired, 2 do reap(expired[at], expired[at + 1]) end
   unpark()
+  write_indexes()
   write_counts()
   wake()
 end

@@ -12,59 +12,61 @@ local function coalesced(scheduled_at, times)
   return { 'coalesced', scheduled_at or '', times or 0 }
 end
 
-local function join(key, old)
-  local task = copy(old)
-  task.last_activity_at = now
-  task.coalesced = num(old.coalesced) + 1
-  task.updated_at = now
-  if old.status == 'running' then
-    if settings.on_busy == 'rerun' then task.dirty = '1' end
-  elseif settings.mode == 'debounce' and num(old.attempt) == 0 and not old.manual then
-    local first = tonumber(old.first_activity_at) or now
+local function join(key, task)
+  put(task, 'last_activity_at', now)
+  put(task, 'coalesced', num(task.coalesced) + 1)
+  put(task, 'updated_at', now)
+  if task.status == 'running' then
+    if settings.on_busy == 'rerun' then put(task, 'dirty', '1') end
+  elseif settings.mode == 'debounce' and num(task.attempt) == 0 and not task.manual then
+    local first = tonumber(task.first_activity_at) or now
     local due_at = math.min(now + settings.interval_ms, first + (settings.max_wait_ms or 4 * settings.interval_ms))
-    task.scheduled_at = math.max(due_at, num(old.scheduled_at))
+    if due_at > num(task.scheduled_at) then
+      put(task, 'scheduled_at', due_at)
+      enter(key, task)
+    end
   end
-  save(key, old, task)
-  if task.scheduled_at ~= old.scheduled_at then enter(key, task) end
+  save(key)
   return coalesced(tonumber(task.scheduled_at), tonumber(task.coalesced))
 end
 
-local function create(outcome, key, old, item, due_at)
+local function create(outcome, key, task, item, due_at)
   item.first_activity_at = now
-  make(key, old, item, due_at)
+  make(key, task, item, due_at)
   return { outcome, due_at, 0 }
 end
 
 local function touch(item)
   local key = item.key
   if not enabled then return { 'disabled', '', 0 } end
-  local old = as_table(call('HGETALL', named('task', key)))
-  local is_live = old.status and TABLE.touch[old.status]
+  local task = as_table(call('HGETALL', named('task', key)))
+  local is_live = TABLE.touch[task.status]
   -- A due task that is put off lets go of its serial, and one may have to be let in instead.
-  if rare[key] or (is_live and old.serial and settings.mode == 'debounce') or (not is_live and changes_user(old, item)) then
+  if rare[key] or (is_live and task.serial and settings.mode == 'debounce') or (not is_live and changes_user(task, item)) then
     rare[key] = true
     return { 'rare', '', 0 }
   end
-  local was_seen = item.at and old.last_claimed_at and item.at <= num(old.last_claimed_at)
+  local was_seen = item.at and task.last_claimed_at and item.at <= num(task.last_claimed_at)
   if is_live then
-    if was_seen then return coalesced(tonumber(old.scheduled_at), num(old.coalesced)) end
-    return join(key, old)
+    if was_seen then return coalesced(tonumber(task.scheduled_at), num(task.coalesced)) end
+    return join(key, task)
   end
   if was_seen then return coalesced() end
-  if num(old.fail_count) >= math.max(settings.max_retries, 1) and old.fail_until and now < num(old.fail_until) then
+  if num(task.fail_count) >= math.max(settings.max_retries, 1) and task.fail_until and now < num(task.fail_until) then
     return { 'blocked', '', 0 }
   end
   if pending() >= settings.max_pending then return { 'full', '', 0 } end
-  local last = tonumber(old.last_exec_at)
+  local last = tonumber(task.last_exec_at)
   if last and now < last + settings.interval_ms then
     if settings.cooldown == 'skip' then return { 'cooldown', '', 0 } end
-    return create('deferred', key, old, item, last + settings.interval_ms)
+    return create('deferred', key, task, item, last + settings.interval_ms)
   end
-  return create('created', key, old, item, now + settings.interval_ms)
+  return create('created', key, task, item, now + settings.interval_ms)
 end
 
 if not read_type() then return { 0 } end
 local answers = {}
 for at, item in ipairs(input) do answers[at] = touch(item) end
+write_indexes()
 write_counts()
 return { wake(), answers }
