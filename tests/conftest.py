@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -80,6 +81,22 @@ def redis_url(redis: RedisServer) -> str:
     """An empty Redis."""
     redis.ask("FLUSHALL")
     return redis.url
+
+
+@pytest.fixture(scope="session")
+def _redis_system(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer]:
+    """The system's own server beside the wheel's 6.2; only asked for where there is one."""
+    executable = shutil.which("redis-server")
+    assert executable is not None
+    with redis_server(tmp_path_factory.mktemp("redis-system"), executable=Path(executable)) as running:
+        yield running
+
+
+@pytest.fixture
+def redis_system_url(_redis_system: RedisServer) -> str:
+    """An empty Redis of the system's version."""
+    _redis_system.ask("FLUSHALL")
+    return _redis_system.url
 
 
 @pytest.fixture(scope="session")

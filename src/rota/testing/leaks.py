@@ -10,21 +10,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
+from rota.stores.redis.keys import DEFAULT_PREFIX, PERMANENT
 from rota.testing.redis_servers import RedisServer
 
 __all__ = ["Leak", "assert_no_leaks", "leaks"]
-
-PREFIX: Final = "scheduler:"
-_TAG: Final = r"\{[^{}]+\}"
-
-PERMANENT: Final[Sequence[str]] = (
-    r"task_types|instances|meta",
-    rf"task_type:{_TAG}",
-    rf"(task|payload|need|history|user|owner|parked|holders):{_TAG}:.+",
-    rf"queue:{_TAG}(:\d+)?",
-    rf"(running|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts):{_TAG}",
-)
-"""What lives as long as the work does, after the prefix. Everything else needs a time to live."""
 
 _NO_TTL: Final = -1
 _PAGE: Final = 500
@@ -37,13 +26,15 @@ class Leak(NamedTuple):
     kind: str
 
 
-def leaks(servers: Iterable[RedisServer], *, prefix: str = PREFIX, permanent: Sequence[str] = PERMANENT) -> list[Leak]:
+def leaks(
+    servers: Iterable[RedisServer], *, prefix: str = DEFAULT_PREFIX, permanent: Sequence[str] = PERMANENT
+) -> list[Leak]:
     """Every leak on these servers (several for a cluster)."""
     named = re.compile(re.escape(prefix) + "(?:" + "|".join(permanent) + ")", re.DOTALL)
     return [leak for server in servers for leak in _on(server, named)]
 
 
-def assert_no_leaks(*servers: RedisServer, prefix: str = PREFIX, permanent: Sequence[str] = PERMANENT) -> None:
+def assert_no_leaks(*servers: RedisServer, prefix: str = DEFAULT_PREFIX, permanent: Sequence[str] = PERMANENT) -> None:
     """Fails with the names of what was left behind."""
     found = leaks(servers, prefix=prefix, permanent=permanent)
     shown = ", ".join(f"{leak.key} ({leak.kind})" for leak in found[:10])

@@ -36,11 +36,21 @@ from __future__ import annotations
 from rota.core.task import Identity
 from rota.errors import InvalidConfig
 
-__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "Keys", "owns_prefix"]
+__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys", "owns_prefix"]
 
 DEFAULT_PREFIX = "scheduler:"
 NORMAL_LANE = 5
 """The priority whose lane has the seeds' own name."""
+
+_TAG = r"\{[^{}]+\}"
+PERMANENT = (
+    r"task_types|instances|meta",
+    rf"task_type:{_TAG}",
+    rf"(task|payload|need|history|user|owner|parked|holders):{_TAG}:.+",
+    rf"queue:{_TAG}(:\d+)?",
+    rf"(running|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts):{_TAG}",
+)
+"""Patterns of the keys, after the prefix, that live as long as the work does. Every other key has a time to live."""
 
 _OWN_BUCKET = "type:"
 
