@@ -52,7 +52,9 @@ def parse_address(url: str) -> Address:
             return Address(name, "cluster", prefix, hosts=hosts, options={**login, **_tls(given)})
         case "redis+unix":
             scheme = "unix"
-        case "redis" | "rediss" | "unix":
+        case "redis" | "rediss":
+            _database(name, rest.partition("/")[2])
+        case "unix":
             pass
         case _:
             raise InvalidConfig(f"The store {name!r} cannot be used: {scheme!r} is no Redis. Use redis://host:6379/0.")
@@ -68,8 +70,17 @@ def _sentinel(name: str, rest: str, given: dict[str, str], prefix: str) -> Addre
             f"The store {name!r} cannot be used: which service? Write 'redis+sentinel://host:26379/mymaster/0'."
         )
     own = {k: given.pop(f"sentinel_{k}") for k in ("username", "password") if f"sentinel_{k}" in given}
-    options = {**login, **_tls(given), "db": int(db) if db.isdigit() else 0}
+    options = {**login, **_tls(given), "db": _database(name, db)}
     return Address(name, "sentinel", prefix, hosts=hosts, service=service, options=options, sentinel_options=own)
+
+
+def _database(name: str, text: str) -> int:
+    """The number of the database, 0 if none is given."""
+    if text and not (text.isascii() and text.isdigit()):
+        raise InvalidConfig(
+            f"The store {name!r} cannot be used: {text!r} is no database. Redis numbers them: 'redis://host:6379/0'."
+        )
+    return int(text or 0)
 
 
 def _tls(given: dict[str, str]) -> dict[str, Any]:
