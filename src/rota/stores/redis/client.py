@@ -32,7 +32,7 @@ from rota.errors import StoreUnavailable
 from rota.stores.redis.address import Address
 from rota.stores.redis.source import Script, script
 
-__all__ = ["CALL_SECONDS", "Call", "Server"]
+__all__ = ["CALL_SECONDS", "Call", "Server", "close_client"]
 
 T = TypeVar("T")
 
@@ -68,6 +68,18 @@ class _Closing(Protocol):
     def close(self) -> None: ...
 
 
+def _sentinels_of(client: _Client) -> list[_Client]:
+    """The clients by which a client asks for its master; closing it does not close them."""
+    pool: Any = getattr(client, "connection_pool", None)
+    return list(getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()))
+
+
+async def close_client(client: _Client) -> None:
+    """Close a client of the event loop, with whatever it has opened."""
+    for each in (client, *_sentinels_of(client)):
+        await cast("LoopRedis", each).aclose()
+
+
 class Server:
     """One Redis, Sentinel group or Cluster."""
 
@@ -93,9 +105,10 @@ class Server:
         loop, self._loop = self._loop, None
         blocking, self._blocking = self._blocking, None
         if loop is not None:
-            await cast("LoopRedis", loop).aclose()
+            await close_client(loop)
         if blocking is not None:
-            cast("_Closing", blocking).close()
+            for client in (blocking, *_sentinels_of(blocking)):
+                cast("_Closing", client).close()
 
     @property
     def is_open(self) -> bool:

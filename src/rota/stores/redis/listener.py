@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from redis.exceptions import RedisError
 
+from rota.stores.redis.client import close_client
 from rota.stores.redis.scripts import Scripts
 
 __all__ = ["Listener"]
@@ -62,7 +63,7 @@ class Listener:
             with suppress(RedisError, OSError):
                 await subscription.aclose()
             with suppress(RedisError, OSError):
-                await client.aclose()
+                await close_client(client)
 
     def _heard(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
