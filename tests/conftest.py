@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -19,19 +20,21 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(scope="session")
-def _postgres(tmp_path_factory: pytest.TempPathFactory) -> Generator[PostgresServer | ServerAbsent]:
+def _postgres() -> Generator[PostgresServer | ServerAbsent]:
     """The server or the reason why there is none; asked for by the first test that needs it."""
-    directory: Path = tmp_path_factory.mktemp("postgres") / "data"
-    server = postgres_server(directory)
-    try:
-        running = server.__enter__()
-    except ServerAbsent as absent:
-        yield absent
-        return
-    try:
-        yield running
-    finally:
-        server.__exit__(None, None, None)
+    # Not below pytest's own folder: for root the server runs as another user, and the start of any other test session
+    # closes that folder to everybody else.
+    with tempfile.TemporaryDirectory(prefix="rota-postgres-") as folder:
+        server = postgres_server(Path(folder) / "data")
+        try:
+            running = server.__enter__()
+        except ServerAbsent as absent:
+            yield absent
+            return
+        try:
+            yield running
+        finally:
+            server.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="session")
