@@ -101,7 +101,10 @@ class Server:
 
     async def close(self) -> None:
         if self._calls:
-            await asyncio.wait(self._calls)
+            # Whoever called has been told by now. A reply that still has not come will not be read: its connection goes.
+            _, late = await asyncio.wait(self._calls, timeout=CALL_SECONDS)
+            for call in late:
+                call.cancel()
         loop, self._loop = self._loop, None
         blocking, self._blocking = self._blocking, None
         if loop is not None:

@@ -28,10 +28,12 @@ class Listener:
         self._poke = poke
         self._task: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
+        self._is_stopping = False
 
     async def start(self) -> None:
         """Begin to listen; returns once it does, or soon in any case."""
         self._subscribed = asyncio.Event()
+        self._is_stopping = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name="rota-redis-listener")
         with suppress(TimeoutError):
             async with asyncio.timeout(_SLICE):
@@ -39,13 +41,15 @@ class Listener:
 
     async def stop(self) -> None:
         task, self._task = self._task, None
-        if task is not None:
+        # The driver may take a cancellation for the end of one of its own waits, so the loops look at this as well.
+        self._is_stopping = True
+        while task is not None and not task.done():
             # Its connection is its own and is closed with it: no reply can reach anybody else.
             task.cancel()
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=_SLICE)
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_stopping:
             with suppress(RedisError, OSError, TimeoutError):
                 await self._listen()
             await asyncio.sleep(_PAUSE)
@@ -55,7 +59,7 @@ class Listener:
         subscription = cast("Any", client).pubsub()
         try:
             await subscription.subscribe(self._scripts.keys.wake)
-            while True:
+            while not self._is_stopping:
                 message = await subscription.get_message(timeout=_SLICE)
                 if message is not None:
                     self._heard(message)
