@@ -101,7 +101,7 @@ class Server:
 
     async def close(self) -> None:
         if self._calls:
-            # Whoever called has been told by now. A reply that still has not come will not be read: its connection goes.
+            # Whoever called has been told by now. A reply that has not come yet will not be read: its connection goes.
             _, late = await asyncio.wait(self._calls, timeout=CALL_SECONDS)
             for call in late:
                 call.cancel()
