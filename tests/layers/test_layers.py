@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"triggers"}),
     frozenset({"core"}),
     frozenset({"config"}),
+    frozenset({"database"}),
     frozenset({"stores"}),
     frozenset({"runtime", "events"}),
     frozenset({"batches", "agents", "memory"}),

@@ -14,9 +14,9 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 
+from rota.database.schema import HEAD, MIGRATIONS, prepare
 from rota.errors import SchemaMismatch
 from rota.stores.sql import SqlStore
-from rota.stores.sql.schema import HEAD, MIGRATIONS, prepare
 from rota.testing.servers import PostgresServer
 
 Picture = dict[str, Any]

@@ -24,10 +24,12 @@ from sqlalchemy import Engine, create_engine, delete, event, func, select
 from rota.clock import MINUTE, SECOND, Instant, Millis
 from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task, TaskStatus
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
+from rota.database.tables import metadata
+from rota.database.tables import tasks as tables
 from rota.stores.base import Beat, ClaimRequest, Counts, RunQuery, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.stores.redis import RedisStore
-from rota.stores.sql import SqlStore, tables
+from rota.stores.sql import SqlStore
 from rota.stores.sql.codec import ENTRY_COLUMNS, decode_entry
 from rota.testing.clock import START, FakeClock
 from rota.testing.conformance.table import is_possible
@@ -207,7 +209,7 @@ class SqlPair(Pair):
         for name in NAMES:
             self.runner.run(self.subject.override_type(name, {"enabled": None}))
         kept = {tables.task_types, tables.lanes, tables.sequences}
-        for table in tables.metadata.sorted_tables:
+        for table in metadata.sorted_tables:
             if table not in kept:
                 self._connection.execute(delete(table))
 

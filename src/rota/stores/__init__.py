@@ -38,6 +38,8 @@ def _memory(url: str, clock: Clock | None) -> Store:
 def _sql(url: str, clock: Clock | None) -> Store:
     from rota.stores.sql.store import SqlStore
 
+    if url.partition("?")[0] in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
+        raise InvalidConfig("A SQLite store needs a file, e.g. sqlite:///rota.db. For one in memory use memory://.")
     return SqlStore(url, clock=clock)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import astuple, fields
 from sqlalchemy import Column
 
 from rota.core.task import Entry, Event, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Want
-from rota.stores.sql.tables import run_logs, tasks
+from rota.database.tables.tasks import run_logs, tasks
 
 __all__ = ["BLANK", "ENTRY_COLUMNS", "RUN_COLUMNS", "decode_entry", "decode_run", "encode_entry", "encode_run"]
 

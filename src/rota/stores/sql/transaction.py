@@ -42,14 +42,15 @@ from rota.core.bucket import Bucket
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
+from rota.database import Conflict
+from rota.database.dialect import Dialect
+from rota.database.tables import tasks as tables
+from rota.database.tables.tasks import tasks
 from rota.stores.base import Beat, Instance, TypeRecord
-from rota.stores.sql import tables
 from rota.stores.sql.codec import BLANK, ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, encode_entry, encode_run
-from rota.stores.sql.dialect import Dialect
-from rota.stores.sql.tables import tasks
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["Conflict", "SqlTransaction"]
+__all__ = ["SqlTransaction"]
 
 _c = tasks.c
 _IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
@@ -62,10 +63,6 @@ _NAMES = tuple(column.name for column in ENTRY_COLUMNS)
 _COLUMNS_AT = range(len(ENTRY_COLUMNS))
 
 Values = list[Any]
-
-
-class Conflict(Exception):
-    """Another transaction was first: this one is to be rolled back and run again."""
 
 
 class SqlTransaction:

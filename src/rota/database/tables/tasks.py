@@ -1,34 +1,21 @@
-"""The tables. One definition for SQLite and PostgreSQL; `migrations/` brings an older database here.
-
-Instants are epoch milliseconds in BIGINT. Text that is sorted by has the collation "C" on PostgreSQL, so that both
-databases, and Python, agree on what comes first. Flags are 0 and 1, so that the partial indexes read alike.
-"""
+"""What the store keeps: tasks, types, runs, counters, instances."""
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    Sequence,
-    SmallInteger,
-    Table,
-    Text,
-    text,
-)
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, Sequence, SmallInteger, Table, Text
+
+from rota.database.tables.base import Name, RowId, metadata, partial_index
 
 __all__ = [
     "COUNTERS",
     "after_log",
     "after_needs",
     "buckets",
+    "erasures",
+    "history",
     "instances",
     "lanes",
     "meta",
-    "metadata",
     "run_logs",
     "sequences",
     "task_counts",
@@ -36,13 +23,6 @@ __all__ = [
     "tasks",
     "token_sequence",
 ]
-
-metadata = MetaData(
-    naming_convention={"ix": "ix_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"},
-)
-
-_Name = Text().with_variant(Text(collation="C"), "postgresql")
-_RowId = BigInteger().with_variant(Integer, "sqlite")
 
 token_sequence = Sequence("task_token_seq", metadata=metadata)
 """Tokens on PostgreSQL; SQLite, which has one writer, counts in the table `sequences`."""
@@ -56,7 +36,7 @@ meta = Table("meta", metadata, Column("name", Text, primary_key=True), Column("v
 task_types = Table(
     "task_types",
     metadata,
-    Column("name", _Name, primary_key=True),
+    Column("name", Name, primary_key=True),
     Column("config", Text, nullable=False),
     Column("overrides", Text, nullable=False),
 )
@@ -64,20 +44,20 @@ task_types = Table(
 tasks = Table(
     "scheduled_tasks",
     metadata,
-    Column("task_type", _Name, primary_key=True),
-    Column("key", _Name, primary_key=True),
+    Column("task_type", Name, primary_key=True),
+    Column("key", Name, primary_key=True),
     # NULL: the task was purged, and only the identity's past is left.
     Column("status", Text),
     Column("scheduled_at", BigInteger),
     Column("created_at", BigInteger),
     Column("updated_at", BigInteger),
-    Column("user_id", _Name),
+    Column("user_id", Name),
     Column("device_id", Text),
     Column("agent_id", Text),
-    Column("owner", _Name),
+    Column("owner", Name),
     Column("payload", Text),
     Column("priority", SmallInteger, nullable=False, server_default="5"),
-    Column("serial", _Name),
+    Column("serial", Name),
     Column("permits", Integer, nullable=False, server_default="1"),
     Column("cost", Integer, nullable=False, server_default="1"),
     Column("parked", SmallInteger, nullable=False, server_default="0"),
@@ -124,24 +104,20 @@ tasks = Table(
 )
 
 
-def _partial(name: str, where: str, *columns: Column[object]) -> Index:
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
-
-
 _c = tasks.c
 # Each index holds only the rows that its query looks for: a completed task costs no index but its identity.
-_partial("ix_tasks_lane", "status = 'pending' AND parked = 0", _c.task_type, _c.priority, _c.scheduled_at, _c.key)
-_partial("ix_tasks_lease", "status = 'running'", _c.lease_until)
-_partial("ix_tasks_serial", "serial IS NOT NULL", _c.task_type, _c.serial, _c.status)
-_partial("ix_tasks_expires", "expires_at IS NOT NULL", _c.expires_at)
-_partial("ix_tasks_purge", "purge_at IS NOT NULL", _c.purge_at)
-_partial("ix_tasks_forget", "status IS NULL", _c.forget_at)
-_partial("ix_tasks_owner", "owner IS NOT NULL", _c.owner, _c.task_type, _c.key)
-_partial("ix_tasks_user", "user_id IS NOT NULL", _c.user_id, _c.task_type, _c.key)
-_partial("ix_tasks_schedules", "trigger IS NOT NULL", _c.task_type, _c.key)
+partial_index("ix_tasks_lane", "status = 'pending' AND parked = 0", _c.task_type, _c.priority, _c.scheduled_at, _c.key)
+partial_index("ix_tasks_lease", "status = 'running'", _c.lease_until)
+partial_index("ix_tasks_serial", "serial IS NOT NULL", _c.task_type, _c.serial, _c.status)
+partial_index("ix_tasks_expires", "expires_at IS NOT NULL", _c.expires_at)
+partial_index("ix_tasks_purge", "purge_at IS NOT NULL", _c.purge_at)
+partial_index("ix_tasks_forget", "status IS NULL", _c.forget_at)
+partial_index("ix_tasks_owner", "owner IS NOT NULL", _c.owner, _c.task_type, _c.key)
+partial_index("ix_tasks_user", "user_id IS NOT NULL", _c.user_id, _c.task_type, _c.key)
+partial_index("ix_tasks_schedules", "trigger IS NOT NULL", _c.task_type, _c.key)
 # OR, not IN: SQLite builds a table for every IN that it tests, at every write of a status.
 _SET_ASIDE = "status = 'failed' OR status = 'paused' OR status = 'cancelled'"
-_partial("ix_tasks_set_aside", _SET_ASIDE, _c.status, _c.task_type, _c.key)
+partial_index("ix_tasks_set_aside", _SET_ASIDE, _c.status, _c.task_type, _c.key)
 
 COUNTERS = (
     "pending",
@@ -160,7 +136,7 @@ COUNTERS = (
 task_counts = Table(
     "task_counts",
     metadata,
-    Column("task_type", _Name, primary_key=True),
+    Column("task_type", Name, primary_key=True),
     Column("shard", Integer, primary_key=True, autoincrement=False),
     *(Column(name, BigInteger, nullable=False, server_default="0") for name in COUNTERS),
 )
@@ -168,19 +144,19 @@ task_counts = Table(
 lanes = Table(
     "task_lanes",
     metadata,
-    Column("task_type", _Name, primary_key=True),
+    Column("task_type", Name, primary_key=True),
     Column("priority", SmallInteger, primary_key=True, autoincrement=False),
 )
 
 run_logs = Table(
     "task_run_logs",
     metadata,
-    Column("id", _RowId, primary_key=True, autoincrement=True),
-    Column("task_type", _Name, nullable=False),
-    Column("key", _Name, nullable=False),
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("task_type", Name, nullable=False),
+    Column("key", Name, nullable=False),
     Column("status", Text, nullable=False),
     Column("started_at", BigInteger, nullable=False),
-    Column("user_id", _Name),
+    Column("user_id", Name),
     Column("trigger_mode", Text, nullable=False),
     Column("fire_at", BigInteger),
     Column("last_fire_at", BigInteger),
@@ -196,15 +172,15 @@ run_logs = Table(
     sqlite_autoincrement=True,
 )
 Index("ix_runs_task", run_logs.c.task_type, run_logs.c.key, run_logs.c.id)
-_partial("ix_runs_not_ok", "status <> 'success'", run_logs.c.status, run_logs.c.id)
+partial_index("ix_runs_not_ok", "status <> 'success'", run_logs.c.status, run_logs.c.id)
 
 after_log = Table(
     "after_log",
     metadata,
-    Column("id", _RowId, primary_key=True, autoincrement=True),
-    Column("task_type", _Name, nullable=False),
-    Column("key", _Name, nullable=False),
-    Column("user_id", _Name),
+    Column("id", RowId, primary_key=True, autoincrement=True),
+    Column("task_type", Name, nullable=False),
+    Column("key", Name, nullable=False),
+    Column("user_id", Name),
     Column("device_id", Text),
     Column("agent_id", Text),
 )
@@ -212,15 +188,15 @@ after_log = Table(
 after_needs = Table(
     "after_needs",
     metadata,
-    Column("task_type", _Name, primary_key=True),
-    Column("key", _Name, primary_key=True),
-    Column("arrived", _Name, primary_key=True),
+    Column("task_type", Name, primary_key=True),
+    Column("key", Name, primary_key=True),
+    Column("arrived", Name, primary_key=True),
 )
 
 buckets = Table(
     "buckets",
     metadata,
-    Column("name", _Name, primary_key=True),
+    Column("name", Name, primary_key=True),
     Column("tokens", Float, nullable=False),
     Column("at", BigInteger, nullable=False),
 )
@@ -228,7 +204,30 @@ buckets = Table(
 instances = Table(
     "instances",
     metadata,
-    Column("instance", _Name, primary_key=True),
+    Column("instance", Name, primary_key=True),
     Column("beat", Text, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
+)
+
+history = Table(
+    "run_history",
+    metadata,
+    # 'minute' or 'hour': how long the slice is that begins at `start_at`.
+    Column("span", Text, primary_key=True),
+    Column("start_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_type", Name, primary_key=True),
+    Column("trigger_mode", Text, primary_key=True),
+    Column("slice", Text, nullable=False),
+)
+
+erasures = Table(
+    "erasures",
+    metadata,
+    # The tombstone of a user whose records are being removed; what is newer than `asked_at` is not theirs to remove.
+    Column("user_id", Name, primary_key=True),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("done_at", BigInteger),
+    Column("cursor", Text),
+    Column("tasks", BigInteger, nullable=False, server_default="0"),
+    Column("runs", BigInteger, nullable=False, server_default="0"),
 )

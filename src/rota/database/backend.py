@@ -6,7 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from rota.clock import Clock, SystemClock
+from rota.database.dialect import Dialect, Postgres, Sqlite
 from rota.errors import InvalidConfig
-from rota.stores.sql.dialect import Dialect, Postgres, Sqlite
 
 __all__ = ["Backend", "backend_for"]
 
@@ -85,8 +85,7 @@ class SqliteBackend(Backend):
 
     def __init__(self, url: URL, clock: Clock | None) -> None:
         path = url.database or ""
-        if path in ("", ":memory:"):
-            raise InvalidConfig("A SQLite store needs a file, e.g. sqlite:///rota.db. For one in memory use memory://.")
+        self._is_in_memory = path in ("", ":memory:")
         self.name = url.render_as_string()
         self._synchronous = str(url.query.get("synchronous", "FULL")).upper()
         if self._synchronous not in _SYNCHRONOUS:
@@ -97,7 +96,9 @@ class SqliteBackend(Backend):
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
-        self._reader = self._engine(plain, begin="BEGIN")
+        # What is in memory belongs to one connection, which then reads too; SQLite lets one thread at a time use it.
+        self._reader = self.engine if self._is_in_memory else self._engine(plain, begin="BEGIN")
+        self._turn = threading.Lock() if self._is_in_memory else nullcontext()
         self._data_version: int | None = None
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
@@ -129,16 +130,16 @@ class SqliteBackend(Backend):
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        with self.engine.begin() as connection:
+        with self._turn, self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        with self._reader.begin() as connection:
+        with self._turn, self._reader.begin() as connection:
             yield connection
 
     def check(self) -> None:
-        if not self._path.parent.is_dir():
+        if not self._is_in_memory and not self._path.parent.is_dir():
             raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
 
     def has_changed(self) -> bool:

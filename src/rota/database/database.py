@@ -1,0 +1,179 @@
+"""One SQL database, used from an event loop without blocking it.
+
+SQLite has one writer thread with one connection (WAL, synchronous=FULL, BEGIN IMMEDIATE), and a second one that only
+reads. PostgreSQL has a few threads, each with a connection from a pool. The event loop never touches a socket or a
+file, and a call that is cancelled leaves its thread to finish in peace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+from rota.clock import Clock, Instant
+from rota.database.backend import Backend, backend_for
+from rota.database.schema import prepare
+from rota.errors import StoreError, StoreUnavailable
+
+__all__ = ["CALL_TIMEOUT", "Conflict", "Database"]
+
+T = TypeVar("T")
+
+CALL_TIMEOUT = 5.0
+"""Seconds after which a call is given up (what it did is then unknown)."""
+CONFLICT_TRIES = 8
+"""How often a transaction that lost a race with another is run again before the caller is told."""
+
+
+class Conflict(Exception):
+    """Another transaction was first: this one is to be rolled back and run again."""
+
+
+class Database:
+    """Transactions on the database's own threads. Several parts of a program may share one: each holds it open.
+
+    `what` is the word for it in messages.
+    """
+
+    def __init__(self, url: str, *, clock: Clock | None = None, what: str = "database") -> None:
+        self.url = url
+        self.backend: Backend = backend_for(url, clock)
+        self.what = what
+        self._holders = 0
+        self._writers: ThreadPoolExecutor | None = None
+        self._readers: ThreadPoolExecutor | None = None
+
+    @property
+    def name(self) -> str:
+        """The URL without its password, for messages."""
+        return self.backend.name
+
+    @property
+    def engine(self) -> Engine:
+        """For those who put rows of their own beside Rota's, in transactions of their own."""
+        return self.backend.engine
+
+    # --- coming and going ---
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date. Opening again is counted: as many closes close it."""
+        self._holders += 1
+        if self._holders > 1:
+            return
+        try:
+            self.backend.check()
+            self._writers = ThreadPoolExecutor(self.backend.writers, thread_name_prefix="rota-database")
+            self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-database-read")
+            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=60)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self.backend.engine.begin() as connection:
+            prepare(connection)
+
+    async def close(self) -> None:
+        """Let go; the last one to do so ends the connections. Closing what is not open is harmless."""
+        self._holders = max(0, self._holders - 1)
+        if self._holders or self._writers is None or self._readers is None:
+            return
+        writers, readers, self._writers, self._readers = self._writers, self._readers, None, None
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, writers.shutdown)
+        await loop.run_in_executor(None, readers.shutdown)
+        await loop.run_in_executor(None, self.backend.close)
+
+    # --- transactions ---
+
+    async def write(self, function: Callable[[Connection], T]) -> T:
+        """Run a function in one transaction, committed when it returns. It may run again if it loses a race."""
+        return await self._on_thread(
+            self._open_pool(self._writers), lambda: self._guarded(lambda: self._commit(function))
+        )
+
+    def write_blocking(self, function: Callable[[Connection], T], timeout: float = CALL_TIMEOUT) -> T:
+        """The same, from any thread."""
+        future = self._open_pool(self._writers).submit(self._guarded, lambda: self._commit(function))
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            raise StoreUnavailable(f"The {self.what} {self.name} did not answer within {timeout:g} s.") from None
+
+    async def read(self, function: Callable[[Connection], T]) -> T:
+        """Run a function that only reads, on one picture of the data."""
+
+        def run() -> T:
+            with self.backend.reading() as connection:
+                return function(connection)
+
+        return await self._on_thread(self._open_pool(self._readers), lambda: self._guarded(run))
+
+    async def now(self) -> Instant:
+        """The database's clock."""
+        return await self.write(self.backend.dialect.now)
+
+    async def has_changed(self) -> bool:
+        """Whether another process has written since the last look."""
+        return await self._on_thread(self._open_pool(self._writers), lambda: self._guarded(self.backend.has_changed))
+
+    # --- on the threads ---
+
+    def _commit(self, function: Callable[[Connection], T]) -> T:
+        with self.backend.writing() as connection:
+            return function(connection)
+
+    def _open_pool(self, pool: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
+        if pool is None:
+            raise StoreUnavailable(
+                f"The {self.what} {self.name} is not open. Use it inside `async with`, or open it first."
+            )
+        return pool
+
+    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float = CALL_TIMEOUT) -> T:
+        """Wait for a thread, but never cancel what it does: a transaction is finished or rolled back, not dropped."""
+        work: Future[T] = pool.submit(function)
+        waiting = asyncio.wrap_future(work)
+        done, _ = await asyncio.wait([waiting], timeout=seconds)
+        if not done:
+            waiting.add_done_callback(_look_away)
+            raise StoreUnavailable(
+                f"The {self.what} {self.name} did not answer within {seconds:g} s."
+                " Whether the call took effect is unknown."
+            )
+        return waiting.result()
+
+    def _guarded(self, function: Callable[[], T]) -> T:
+        """Run it again if another transaction was in the way; say what is wrong if the database is."""
+        for attempt in range(1, CONFLICT_TRIES + 1):
+            try:
+                return function()
+            except Conflict as error:
+                # Two instances made the same row at once: the next look finds it.
+                if attempt == CONFLICT_TRIES:
+                    raise StoreUnavailable(
+                        f"The {self.what} {self.name} is too busy: {error}, again and again."
+                    ) from error
+            except DBAPIError as error:
+                if not self.backend.is_conflict(error) or attempt == CONFLICT_TRIES:
+                    raise self._away(error) from error
+            except SQLAlchemyError as error:
+                raise StoreUnavailable(f"The {self.what} {self.name} cannot be reached: {error}") from error
+        raise AssertionError("unreachable")
+
+    def _away(self, error: DBAPIError) -> StoreError:
+        cause = str(error.orig).strip() or type(error.orig).__name__
+        if isinstance(error, OperationalError) or error.connection_invalidated:
+            return StoreUnavailable(f"The {self.what} {self.name} cannot be used right now: {cause}")
+        return StoreError(f"The {self.what} {self.name} refused the call: {cause}")
+
+
+def _look_away(future: asyncio.Future[Any]) -> None:
+    """The caller has been told already; an error that comes later is nobody's surprise."""
+    if not future.cancelled():
+        future.exception()
