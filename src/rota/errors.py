@@ -4,11 +4,19 @@
     ├── InvalidInput            what a caller handed in cannot be used
     │   ├── InvalidTrigger      a cron expression, an interval or a time that makes no sense
     │   ├── InvalidConfig       a setting that is unknown, impossible or contradicts another
+    │   ├── WebhookRefused      a webhook's address is one that Rota does not call
     │   └── LimitExceeded       a limit was passed; the message names it
     ├── UnknownTaskType         no such type is registered with the store
     ├── UnknownTask             no task has this identity
+    ├── UnknownRun              no run has this id, or its record is gone
+    ├── UnknownToken            no access token has this id
+    ├── UnknownGroup            no agent group has this folder
+    ├── RunnerUnavailable       an agent cannot be run here, or not in the isolation that was asked for
+    ├── NotAllowed              whoever asks may not do this
+    ├── CountChanged            not as many tasks match as somebody agreed to
     ├── IllegalTransition       the task is in a state from which this event leads nowhere
     ├── LeaseLost               the token is stale: somebody else owns the task now
+    ├── WebhookFailed           a webhook was called and did not take it
     └── StoreError
         ├── StoreUnavailable    the store did not answer; nothing is known about the outcome
         └── SchemaMismatch      the store was written by another major version
@@ -20,18 +28,26 @@ programs may switch on it.
 from __future__ import annotations
 
 __all__ = [
+    "CountChanged",
     "IllegalTransition",
     "InvalidConfig",
     "InvalidInput",
     "InvalidTrigger",
     "LeaseLost",
     "LimitExceeded",
+    "NotAllowed",
     "RotaError",
+    "RunnerUnavailable",
     "SchemaMismatch",
     "StoreError",
     "StoreUnavailable",
+    "UnknownGroup",
+    "UnknownRun",
     "UnknownTask",
     "UnknownTaskType",
+    "UnknownToken",
+    "WebhookFailed",
+    "WebhookRefused",
 ]
 
 
@@ -77,6 +93,46 @@ class UnknownTask(RotaError, LookupError):
     code = "unknown_task"
 
 
+class UnknownRun(RotaError, LookupError):
+    """No run has this id, or its record has been pruned."""
+
+    code = "unknown_run"
+
+
+class UnknownToken(RotaError, LookupError):
+    """No access token has this id."""
+
+    code = "unknown_token"
+
+
+class UnknownGroup(RotaError, LookupError):
+    """No agent group has this folder."""
+
+    code = "unknown_group"
+
+
+class RunnerUnavailable(RotaError):
+    """An agent cannot be run here, or not in the isolation that was asked for."""
+
+    code = "runner_unavailable"
+
+
+class NotAllowed(RotaError):
+    """Whoever asks may not do this; the message names the role that may."""
+
+    code = "not_allowed"
+
+
+class CountChanged(RotaError):
+    """Not as many tasks match as somebody agreed to; nothing was changed. `count` is how many do now."""
+
+    code = "count_changed"
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.count = count
+
+
 class IllegalTransition(RotaError):
     """The task is in a state from which this event leads nowhere; nothing was changed."""
 
@@ -87,6 +143,22 @@ class LeaseLost(RotaError):
     """The token is stale: the task was reaped, released or taken over. Nothing was written."""
 
     code = "lease_lost"
+
+
+class WebhookRefused(InvalidInput):
+    """A webhook's address is one that Rota does not call; nothing was sent."""
+
+    code = "webhook_refused"
+
+
+class WebhookFailed(RotaError):
+    """A webhook was called and did not take it. `is_final`: trying again would lead to the same."""
+
+    code = "webhook_failed"
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class StoreError(RotaError):

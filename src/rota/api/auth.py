@@ -1,0 +1,258 @@
+"""Who is asking: a bearer token, or the session cookie of somebody who signed in with one.
+
+A route declares the role that it needs by depending on `Need(role)`, and the application refuses to start with a route
+that declares none. A session is no record: the cookie holds a token's id, when it ends, and a signature keyed by the
+token's stored digest. Revoking the token ends its sessions with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import Depends, Request, Response
+
+from rota.access import Principal, Role, Token
+from rota.access.principal import Via
+from rota.access.tokens import digest_of
+from rota.api.problems import Refused
+from rota.api.service import Service
+from rota.clock import DAY, MINUTE, Clock, Instant, Millis
+from rota.errors import NotAllowed, StoreUnavailable
+from rota.operator import Operator
+
+__all__ = [
+    "SESSION_COOKIE",
+    "Acting",
+    "Gate",
+    "Need",
+    "Viewing",
+    "end_session",
+    "gate_of",
+    "is_still_welcome",
+    "make_session",
+    "operator_of",
+    "principal_of",
+    "service_of",
+    "sign_in",
+    "start_session",
+]
+
+SESSION_COOKIE: Final = "rota_session"
+SESSION_MS: Final[Millis] = 7 * DAY
+TRIES: Final = 10
+"""How many failed sign-ins an address has within `TRIES_MS`."""
+TRIES_MS: Final[Millis] = 5 * MINUTE
+REMEMBERED: Final = 1_000
+"""How many addresses and how many tokens are remembered at most."""
+OUTAGE_MS: Final[Millis] = 15 * MINUTE
+"""For how long a token that was valid is taken as valid while the database is away."""
+
+
+class _Seen(NamedTuple):
+    token: Token
+    at: Instant
+
+
+class Gate:
+    """Checks secrets and sessions against the tokens of one service.
+
+    While the database is away a token that was valid a moment ago still is: activity is taken on (and spooled) through
+    an outage, and nothing else works then anyway.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._clock: Clock = service.clock
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._failures: OrderedDict[str, list[Instant]] = OrderedDict()
+
+    @property
+    def watched(self) -> int:
+        """How many addresses with failed sign-ins are remembered."""
+        return len(self._failures)
+
+    async def by_secret(self, secret: str) -> Token | None:
+        """The valid token with this secret."""
+        known = f"secret:{digest_of(secret)}"
+        try:
+            token = await (await self._service.tokens()).find(secret)
+        except StoreUnavailable:
+            return self._recall(known)
+        return self._remember(known, token)
+
+    async def by_session(self, cookie: str) -> Token | None:
+        """The valid token that a session was started with."""
+        token_id, _, rest = cookie.partition(".")
+        ends_at, _, signature = rest.partition(".")
+        if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 19) or int(ends_at) <= self._clock.now():
+            return None
+        token = await self._by_id(token_id)
+        if token is None or not hmac.compare_digest(_signature(token, int(ends_at)).encode(), signature.encode()):
+            return None
+        return token
+
+    async def _by_id(self, token_id: str) -> Token | None:
+        known = f"id:{token_id}"
+        try:
+            token = await (await self._service.tokens()).get(token_id)
+        except StoreUnavailable:
+            return self._recall(known)
+        return self._remember(known, token)
+
+    async def sign_in(self, secret: str, address: str) -> Token | None:
+        """The valid token with this secret. Too many that are not, from one address, are refused for a while."""
+        now = self._clock.now()
+        recent = [at for at in self._failures.get(address, ()) if now - at < TRIES_MS]
+        if len(recent) >= TRIES:
+            wait = (recent[0] + TRIES_MS - now) // 1_000 + 1
+            raise Refused(
+                429,
+                "too_many_attempts",
+                f"Too many sign-ins failed from here. Try again in {wait} s.",
+                headers={"Retry-After": str(wait)},
+            )
+        token = await self.by_secret(secret)
+        if token is None:
+            _bounded_put(self._failures, address, [*recent, now])
+        else:
+            self._failures.pop(address, None)
+        return token
+
+    def _remember(self, known: str, token: Token | None) -> Token | None:
+        if token is None:
+            self._seen.pop(known, None)
+        else:
+            _bounded_put(self._seen, known, _Seen(token, self._clock.now()))
+        return token
+
+    def _recall(self, known: str) -> Token | None:
+        seen = self._seen.get(known)
+        now = self._clock.now()
+        if seen is None or now - seen.at > OUTAGE_MS or not seen.token.is_valid(now):
+            raise StoreUnavailable("The database with the access tokens cannot be reached. Try again in a moment.")
+        return seen.token
+
+
+def _bounded_put(remembered: OrderedDict[str, Any], name: str, value: object) -> None:
+    remembered[name] = value
+    remembered.move_to_end(name)
+    if len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def make_session(token: Token, now: Instant) -> str:
+    """The value of the session cookie for somebody who has this token."""
+    ends_at = now + SESSION_MS if token.expires_at is None else min(now + SESSION_MS, token.expires_at)
+    return f"{token.id}.{ends_at}.{_signature(token, ends_at)}"
+
+
+def _signature(token: Token, ends_at: Instant) -> str:
+    return hmac.new(token.digest.encode(), f"session:{token.id}:{ends_at}".encode(), hashlib.sha256).hexdigest()
+
+
+async def sign_in(request: Request, secret: str) -> Token | None:
+    """The token that somebody signs in with, or None. Follow it by `start_session`."""
+    address = request.client.host if request.client else "unknown"
+    return await gate_of(request).sign_in(secret, address)
+
+
+def start_session(request: Request, response: Response, token: Token) -> None:
+    """Put the session cookie on an answer."""
+    service = service_of(request)
+    response.set_cookie(
+        SESSION_COOKIE,
+        make_session(token, service.clock.now()),
+        max_age=SESSION_MS // 1_000,
+        path=service.path("/"),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def end_session(request: Request, response: Response) -> None:
+    """Take the session cookie away."""
+    response.delete_cookie(SESSION_COOKIE, path=service_of(request).path("/"), httponly=True, samesite="strict")
+
+
+# --- what routes depend on -------------------------------------------------------------------------------------------
+
+
+def service_of(request: Request) -> Service:
+    """The service that answers this request."""
+    service: Service = request.app.state.service
+    return service
+
+
+def gate_of(request: Request) -> Gate:
+    """What checks secrets for the service of this request."""
+    gate: Gate = request.app.state.gate
+    return gate
+
+
+async def principal_of(request: Request) -> Principal | None:
+    """Whoever asks; None without a valid token or session. Looked up once per request."""
+    state = request.state
+    if not hasattr(state, "rota_principal"):
+        state.rota_principal = await _principal(request)
+    found: Principal | None = state.rota_principal
+    return found
+
+
+async def is_still_welcome(request: Request) -> bool:
+    """Whether whoever asked has a valid token still; for answers that last. An outage is no reason to go."""
+    try:
+        return await _principal(request) is not None
+    except StoreUnavailable:
+        return True
+
+
+async def _principal(request: Request) -> Principal | None:
+    gate = gate_of(request)
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme:
+        # Whoever shows a token means it: a bad one is not made good by a cookie.
+        token = await gate.by_secret(secret.strip()) if scheme.lower() == "bearer" else None
+        return _named(token, "api")
+    cookie = request.cookies.get(SESSION_COOKIE)
+    return None if cookie is None else _named(await gate.by_session(cookie), "dashboard")
+
+
+def _named(token: Token | None, via: Via) -> Principal | None:
+    return None if token is None else token.principal(via)
+
+
+class Need:
+    """A dependency: whoever asks has at least this role."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    async def __call__(self, request: Request) -> Principal:
+        principal = await principal_of(request)
+        if principal is None:
+            raise Refused(
+                401,
+                "unauthenticated",
+                "No valid token came with this request. Send `Authorization: Bearer rota_...`, or sign in.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if not principal.role.allows(self.role):
+            raise NotAllowed(f"This needs the role {self.role}; {principal.name!r} is a {principal.role}.")
+        return principal
+
+
+async def operator_of(request: Request) -> Operator:
+    """Acts in the name of whoever asks. It checks the role of every action by itself, too."""
+    principal = await Need(Role.VIEWER)(request)
+    return Operator(service_of(request).app, principal)
+
+
+Viewing = Annotated[Service, Depends(service_of)]
+Acting = Annotated[Operator, Depends(operator_of)]

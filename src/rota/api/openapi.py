@@ -1,0 +1,83 @@
+"""The description of the API: precise enough to test against, with the role that each operation needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from rota.api.models import ProblemModel
+from rota.api.problems import MEDIA_TYPE
+from rota.api.routes import ROUTERS
+from rota.api.routing import role_of
+
+__all__ = ["describe"]
+
+ROLE: Final = "x-rota-role"
+_PROBLEMS: Final[Mapping[str, str]] = {
+    "400": "The address or a header cannot be used.",
+    "401": "No valid token came with the request.",
+    "403": "The role is not enough, or the request comes from another site.",
+    "404": "There is no such thing.",
+    "409": "Its state does not allow this now. Nothing was changed.",
+    "413": "The body is too large.",
+    "415": "The body is no JSON.",
+    "422": "A value cannot be used.",
+    "429": "Too many attempts.",
+    "503": "The store cannot be reached.",
+}
+
+
+def describe(api: FastAPI, base_path: str) -> None:
+    """Make `api.openapi()` give the description. It is made when it is first asked for."""
+
+    def openapi() -> dict[str, Any]:
+        return _describe(base_path)
+
+    api.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] -- the documented way to extend it
+
+
+@cache
+def _describe(base_path: str) -> dict[str, Any]:
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    schema = get_openapi(
+        title="Rota",
+        version=version("rota"),
+        summary="The background scheduler for AI applications.",
+        routes=routes,
+        servers=[{"url": base_path or "/"}],
+    )
+    components: dict[str, Any] = schema.setdefault("components", {})
+    components["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "A token made by `rota token add`."},
+    }
+    components.setdefault("schemas", {})["Problem"] = ProblemModel.model_json_schema(
+        ref_template="#/components/schemas/{model}"
+    )
+    for route in routes:
+        for method in route.methods or ():
+            _complete(schema["paths"][route.path_format][method.lower()], route)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(unused, None)
+    return schema
+
+
+def _complete(operation: dict[str, Any], route: APIRoute) -> None:
+    role = role_of(route)
+    operation[ROLE] = "none" if role is None else role.value
+    operation["security"] = [] if role is None else [{"token": []}]
+    responses: dict[str, Any] = operation["responses"]
+    responses.pop("422", None)
+    for status, words in _PROBLEMS.items():
+        responses.setdefault(
+            status,
+            {
+                "description": words,
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            },
+        )

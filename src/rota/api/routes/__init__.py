@@ -1,0 +1,47 @@
+"""The routes, one file per thing that they are about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from rota.api.routes import (
+    access,
+    alerts,
+    dead_letters,
+    health,
+    live,
+    looking,
+    monitoring,
+    runs,
+    schedules,
+    tasks,
+    touch,
+    types,
+    users,
+)
+
+__all__ = ["ROUTERS"]
+
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    health.open_router,
+    health.router,
+    live.router,
+    types.router,
+    types.acting,
+    tasks.router,
+    tasks.acting,
+    schedules.router,
+    schedules.acting,
+    runs.router,
+    dead_letters.router,
+    dead_letters.acting,
+    touch.router,
+    looking.router,
+    monitoring.router,
+    users.router,
+    access.tokens,
+    access.audit,
+    alerts.router,
+)

@@ -1,0 +1,30 @@
+"""Alerts: what fires now, and what fired before."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+
+from rota.access import Role
+from rota.alerts import Alerts
+from rota.api.auth import Viewing
+from rota.api.models import AlertsModel
+from rota.api.paging import Cursor, Limit
+from rota.api.routing import routes_for
+
+__all__ = ["router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="alerts")
+
+
+@router.get("/alerts", operation_id="list_alerts", response_model=AlertsModel)
+async def list_alerts(service: Viewing, cursor: Cursor = None, limit: Limit = 50) -> dict[str, Any]:
+    """What fires now, and a page of what began to fire and what was resolved, newest first."""
+    alerts = Alerts(await service.app.database())
+    page = await alerts.history(limit, cursor)
+    return {
+        "firing": [firing.to_dict() for firing in await alerts.firing()],
+        "history": [event.to_dict() for event in page.items],
+        "cursor": page.cursor,
+    }

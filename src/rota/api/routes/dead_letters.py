@@ -1,0 +1,75 @@
+"""Dead letters: tasks that ended failed and wait for somebody to look."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+
+from rota.access import Role
+from rota.answers import TaskDetails
+from rota.api.auth import Acting, Viewing
+from rota.api.models import BulkAnswer, DeadLettersRequest, PageModel, TaskModel
+from rota.api.naming import identities_of
+from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.routes.tasks import carry_out
+from rota.api.routing import routes_for
+from rota.api.service import Service
+from rota.core.task import Event, Identity, TaskStatus
+from rota.errors import InvalidInput
+from rota.operator import Operator
+from rota.stores.base import TaskQuery
+
+__all__ = ["acting", "router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="dead letters")
+acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="dead letters")
+
+
+@router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
+async def list_dead_letters(
+    service: Viewing,
+    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
+    user: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    search: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> dict[str, Any]:
+    """A page of dead letters by type and key."""
+    query = TaskQuery(task_type=type, status=TaskStatus.FAILED, user_id=user, search=search, cursor=cursor, limit=limit)
+    store = await service.app.store()
+    return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
+
+
+@acting.post("/dead-letters/redrive", operation_id="redrive_dead_letters", response_model=BulkAnswer)
+async def redrive_dead_letters(service: Viewing, operator: Acting, request: DeadLettersRequest) -> dict[str, object]:
+    """Give dead letters another chance, with fresh counts."""
+    return await _carry_out(service, operator, Event.REDRIVE, request)
+
+
+@acting.post("/dead-letters/purge", operation_id="purge_dead_letters", response_model=BulkAnswer)
+async def purge_dead_letters(service: Viewing, operator: Acting, request: DeadLettersRequest) -> dict[str, object]:
+    """Remove dead letters now, before their retention ends."""
+    return await _carry_out(service, operator, Event.PURGE, request)
+
+
+async def _carry_out(
+    service: Service, operator: Operator, event: Event, request: DeadLettersRequest
+) -> dict[str, object]:
+    meant = await _meant(service, request)
+    return await carry_out(operator, event, meant, dry_run=request.dry_run, expected=request.expected)
+
+
+async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | list[Identity]:
+    is_narrowed = any((request.type, request.user, request.search))
+    given = sum((request.identities is not None, is_narrowed, request.all))
+    if given != 1:
+        raise InvalidInput(
+            "Say which dead letters: `identities`, a filter (`type`, `user`, `search`) or `all: true`; one of them."
+        )
+    store = await service.app.store()
+    if request.identities is None:
+        return TaskQuery(task_type=request.type, status=TaskStatus.FAILED, user_id=request.user, search=request.search)
+    # Only what is dead: purging by this address must not remove a task that has just completed.
+    tasks = await store.get(await identities_of(store, request.identities))
+    return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]

@@ -1,0 +1,109 @@
+"""`GET /api/live`: the live feed as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.types import Receive, Scope, Send
+
+from rota.access import Role
+from rota.api.auth import Viewing, is_still_welcome
+from rota.api.routing import routes_for
+
+__all__ = ["EventStream", "router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="live")
+
+EVENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"enum": ["snapshot", "changed"]},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "type": "object",
+                "properties": {
+                    "types": {"type": "array", "items": {"type": "string"}},
+                    "counts": {"type": "object"},
+                    "alerts": {"type": "integer"},
+                    "instances": {"type": "integer"},
+                    "is_store_away": {"type": "boolean"},
+                },
+            },
+        },
+    },
+}
+"""One event: which types changed, and their counts. A snapshot has all of them."""
+
+
+@router.get(
+    "/live",
+    operation_id="follow_changes",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {"text/event-stream": {"schema": EVENT}},
+            "description": "Numbered events, `snapshot` and `changed`. Come back with the last id to miss none.",
+        }
+    },
+)
+async def follow_changes(
+    request: Request,
+    service: Viewing,
+    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+    after: Annotated[str | None, Query(max_length=64, description="The last id, where headers cannot be set.")] = None,
+) -> Response:
+    """What changes, as it changes."""
+
+    async def is_welcome() -> bool:
+        return await is_still_welcome(request)
+
+    return EventStream(service.feed.listen(last_event_id or after, is_welcome=is_welcome))
+
+
+class EventStream(Response):
+    """Sends a stream of events until it ends or the client has gone."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._chunks = chunks
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._chunks):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            # One task sends, the other one notices that the client has gone, which a silent stream would not.
+            sending = asyncio.ensure_future(self._send_all(send))
+            leaving = asyncio.ensure_future(_until_gone(receive))
+            try:
+                await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sending, leaving):
+                    task.cancel()
+                results = await asyncio.gather(sending, leaving, return_exceptions=True)
+            _raise_if_broken(results)
+
+    async def _send_all(self, send: Send) -> None:
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _raise_if_broken(results: Iterable[BaseException | None]) -> None:
+    for result in results:
+        # A client that goes away in the middle of a chunk is no error of ours.
+        if isinstance(result, Exception) and not isinstance(result, OSError):
+            raise result
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,50 @@
+"""The run log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Query
+
+from rota.access import Role
+from rota.api.auth import Viewing
+from rota.api.models import PageModel, RunModel
+from rota.api.naming import identity_of
+from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.routing import routes_for
+from rota.core.task import RunStatus
+from rota.errors import InvalidInput, UnknownRun
+
+__all__ = ["router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="runs")
+
+
+@router.get("/runs", operation_id="list_runs", response_model=PageModel[RunModel])
+async def list_runs(
+    service: Viewing,
+    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
+    key: Annotated[str | None, Query(min_length=1, max_length=2_400)] = None,
+    status: RunStatus | None = None,
+    user: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> dict[str, Any]:
+    """A page of the run log, newest first."""
+    if key is not None:
+        if type is None:
+            raise InvalidInput("A key was given without a type. Add the type: keys are counted per type.")
+        key = (await identity_of(await service.app.store(), type, key)).key
+    page = await service.app.runs(type, key=key, status=status, user_id=user, cursor=cursor, limit=limit)
+    return page_shape(page, lambda run: run.to_dict())
+
+
+@router.get("/runs/{run_id}", operation_id="get_run", response_model=RunModel)
+async def get_run(
+    service: Viewing, run_id: Annotated[str, Path(pattern="^[0-9]{1,18}$", description="The run's id.")]
+) -> dict[str, object]:
+    """One run."""
+    page = await service.app.runs(run_id=run_id, limit=1)
+    if not page.items:
+        raise UnknownRun(f"There is no run {run_id}, or its record is gone. GET /api/runs lists those there are.")
+    return page.items[0].to_dict()

@@ -1,0 +1,134 @@
+"""Schedules: tasks with a trigger of their own, made at run time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query
+
+from rota.access import Role
+from rota.answers import ScheduleInfo
+from rota.api.auth import Acting, Viewing
+from rota.api.models import FiresModel, PageModel, PreviewRequest, ScheduleModel, ScheduleRequest
+from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.paths import KeyInPath, TypeInPath
+from rota.api.routing import routes_for
+from rota.api.service import Service
+from rota.core.task import Event, Identity, TaskStatus
+from rota.errors import UnknownTask
+from rota.triggers import Cron, decode_trigger, explain
+
+__all__ = ["acting", "router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="schedules")
+acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="schedules")
+
+MAX_FIRES: Final = 100
+Fires = Annotated[int, Query(ge=0, le=MAX_FIRES, description="How many fires to list.")]
+
+
+@router.get("/schedules", operation_id="list_schedules", response_model=PageModel[ScheduleModel])
+async def list_schedules(
+    service: Viewing,
+    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
+    owner: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    status: TaskStatus | None = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> dict[str, Any]:
+    """A page of schedules by type and id."""
+    page = await service.app.schedules.list(type=type, owner=owner, status=status, cursor=cursor, limit=limit)
+    return page_shape(page, lambda info: info.to_dict())
+
+
+@router.post("/schedules/preview", operation_id="preview_schedule", response_model=FiresModel)
+async def preview_schedule(service: Viewing, request: PreviewRequest) -> object:
+    """A trigger in words, and when it would fire. Nothing is made."""
+    return msgspec.to_builtins(
+        service.app.schedules.explain(
+            cron=request.cron, every=request.every, at=request.at, tz=request.tz, n=request.n, jitter=request.jitter
+        )
+    )
+
+
+@router.get("/schedules/{type}/{id}", operation_id="get_schedule", response_model=ScheduleModel)
+async def get_schedule(
+    service: Viewing,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    id: KeyInPath,  # noqa: A002 - the word of the address
+) -> dict[str, object]:
+    """One schedule."""
+    return (await _found(service, type, id)).to_dict()
+
+
+@acting.put("/schedules/{type}/{id}", operation_id="put_schedule", response_model=ScheduleModel)
+async def put_schedule(
+    operator: Acting,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    id: KeyInPath,  # noqa: A002 - the word of the address
+    request: ScheduleRequest,
+) -> dict[str, object]:
+    """Make the schedule, or change the live one of this id. The same again changes nothing."""
+    settings = request.model_dump(exclude_unset=True)
+    return (await operator.upsert_schedule(id, type, **settings)).to_dict()
+
+
+@router.get("/schedules/{type}/{id}/fires", operation_id="list_fires", response_model=FiresModel)
+async def list_fires(
+    service: Viewing,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    id: KeyInPath,  # noqa: A002 - the word of the address
+    n: Fires = 5,
+) -> object:
+    """When it fires next, in its own zone, with a note where a change of the clocks or jitter moves one."""
+    info = await _found(service, type, id)
+    store = await service.app.store()
+    (task,) = await store.get([Identity(type, id)])
+    if task is None or task.trigger is None:
+        raise _unknown(type, id)
+    trigger = decode_trigger(task.trigger)
+    zone = trigger.timezone if isinstance(trigger, Cron) else info.timezone
+    return msgspec.to_builtins(explain(trigger, zone, n, await store.now(), policy=task.series_policy, key=task.key))
+
+
+async def _found(service: Service, task_type: str, schedule_id: str) -> ScheduleInfo:
+    info = await service.app.schedules.get(schedule_id, task_type)
+    if info is None:
+        raise _unknown(task_type, schedule_id)
+    return info
+
+
+def _unknown(task_type: str, schedule_id: str) -> UnknownTask:
+    return UnknownTask(f"There is no schedule {task_type}/{schedule_id}. GET /api/schedules lists those there are.")
+
+
+def _offer(event: Event, words: str) -> None:
+    """A route for one of the operator's events."""
+    word = event.value.replace("_", "-")
+
+    async def act(
+        service: Viewing,
+        operator: Acting,
+        type: TypeInPath,  # noqa: A002 - the word of the address
+        id: KeyInPath,  # noqa: A002 - the word of the address
+    ) -> dict[str, object]:
+        await _found(service, type, id)
+        await operator.ask(event, Identity(type, id))
+        return (await _found(service, type, id)).to_dict()
+
+    act.__doc__ = words
+    acting.add_api_route(
+        f"/schedules/{{type}}/{{id}}/{word}",
+        act,
+        methods=["POST"],
+        operation_id=f"{event.value}_schedule",
+        response_model=ScheduleModel,
+        summary=f"{word} schedule".capitalize(),
+    )
+
+
+_offer(Event.PAUSE, "Hold it back. The fires that pass meanwhile are skipped.")
+_offer(Event.RESUME, "Go on with the first fire that lies ahead.")
+_offer(Event.CANCEL, "End it. A PUT under its id starts it anew.")
+_offer(Event.RUN_NOW, "Run it once, now; its series is not shifted.")

@@ -1,0 +1,233 @@
+"""Tasks: list, look, make, and change what becomes of them, one by one or many at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+
+from rota.access import Role
+from rota.answers import TaskDetails
+from rota.api.auth import Acting, Viewing
+from rota.api.models import (
+    BulkAnswer,
+    BulkRequest,
+    PageModel,
+    ReceiptModel,
+    RunModel,
+    SelectionModel,
+    TaskModel,
+    TaskRequest,
+    WaitingModel,
+)
+from rota.api.naming import identities_of, identity_of
+from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.paths import KeyInPath, TypeInPath
+from rota.api.problems import Refused
+from rota.api.routing import routes_for
+from rota.core.outcome import ScheduleOutcome
+from rota.core.task import Event, Identity, TaskStatus
+from rota.errors import InvalidInput, UnknownTask
+from rota.keys import shown_key
+from rota.operator import Operator
+from rota.stores.base import Store, TaskQuery
+
+__all__ = ["acting", "carry_out", "router"]
+
+router: Final[APIRouter] = routes_for(Role.VIEWER, tag="tasks")
+acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="tasks")
+
+Id = Annotated[str | None, Query(min_length=1, max_length=255)]
+
+
+@router.get("/tasks", operation_id="list_tasks", response_model=PageModel[TaskModel])
+async def list_tasks(
+    service: Viewing,
+    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
+    status: TaskStatus | None = None,
+    without: Annotated[TaskStatus | None, Query(description="Leave out tasks in this state.")] = None,
+    user: Id = None,
+    owner: Id = None,
+    search: Annotated[str | None, Query(min_length=1, max_length=255, description="In the key or the user id.")] = None,
+    schedules: Annotated[bool, Query(description="Only those with a trigger of their own.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> dict[str, Any]:
+    """A page of tasks by type and key."""
+    query = TaskQuery(
+        task_type=type,
+        status=status,
+        without=without,
+        user_id=user,
+        owner=owner,
+        search=search,
+        schedules=schedules,
+        cursor=cursor,
+        limit=limit,
+    )
+    store = await service.app.store()
+    return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
+
+
+@acting.post(
+    "/tasks",
+    operation_id="schedule_task",
+    response_model=ReceiptModel,
+    status_code=201,
+    responses={
+        200: {"model": ReceiptModel, "description": "A live task of this key was there: it is kept, or updated."}
+    },
+)
+async def schedule_task(operator: Acting, request: TaskRequest, response: Response) -> dict[str, object]:
+    """Make a task, now, `at` a time or after a `delay`. A live one of the same key is kept, unless `replace`."""
+    options = request.model_dump(exclude={"type", "payload"}, exclude_unset=True)
+    receipt = await operator.schedule(request.type, request.payload, **options)
+    response.status_code = 201 if receipt.outcome is ScheduleOutcome.CREATED else 200
+    return receipt.to_dict()
+
+
+@acting.post("/tasks/bulk", operation_id="change_tasks", response_model=BulkAnswer)
+async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest) -> dict[str, object]:
+    """One event on many tasks. `dry_run` counts; `expected` makes sure that what was confirmed is what happens."""
+    event = Event(request.event.replace("-", "_"))
+    store = await service.app.store()
+    if request.identities is not None:
+        if request.query is not None:
+            raise InvalidInput("Tasks were named and a query was given. Give one of them.")
+        identities = await identities_of(store, request.identities)
+        return await carry_out(operator, event, identities, dry_run=request.dry_run, expected=request.expected)
+    query = _query(request.query or SelectionModel())
+    return await carry_out(operator, event, query, dry_run=request.dry_run, expected=request.expected)
+
+
+def _query(selection: SelectionModel) -> TaskQuery:
+    return TaskQuery(
+        task_type=selection.type,
+        status=selection.status,
+        without=selection.without,
+        user_id=selection.user,
+        owner=selection.owner,
+        search=selection.search,
+        schedules=selection.schedules,
+    )
+
+
+async def carry_out(
+    operator: Operator, event: Event, meant: TaskQuery | list[Identity], *, dry_run: bool, expected: int | None
+) -> dict[str, object]:
+    """A bulk action on the tasks that are meant (a query, or identities), as `BulkAnswer` describes it."""
+    counted = await operator.confirm(event, meant, expected)
+    if dry_run or meant == []:
+        changed, refused = 0, 0
+    elif isinstance(meant, TaskQuery):
+        changed, refused = await operator.ask_all(event, meant)
+    else:
+        changed, refused = await operator.ask_these(event, meant)
+    return {
+        "matched": counted.count,
+        "matched_is_all": counted.is_all,
+        "changed": changed,
+        "refused": refused,
+    }
+
+
+@router.get("/tasks/{type}/{key}", operation_id="get_task", response_model=TaskModel)
+async def get_task(
+    service: Viewing,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+) -> dict[str, object]:
+    """One task as it stands."""
+    store = await service.app.store()
+    identity = await identity_of(store, type, key)
+    (task,) = await store.get([identity])
+    if task is None:
+        raise UnknownTask(f"There is no task {type}/{shown_key(identity.key)}. GET /api/tasks?type={type} lists some.")
+    return TaskDetails.of(task).to_dict()
+
+
+@router.get("/tasks/{type}/{key}/explain", operation_id="explain_task", response_model=WaitingModel)
+async def explain_task(
+    service: Viewing,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+) -> dict[str, object]:
+    """Why the task does not run yet, its place in the queue, and an estimate."""
+    identity = await identity_of(await service.app.store(), type, key)
+    waiting = await service.app.tasks.explain(type, key=identity.key)
+    return waiting.to_dict()
+
+
+@router.get("/tasks/{type}/{key}/runs", operation_id="list_runs_of_task", response_model=PageModel[RunModel])
+async def list_runs_of_task(
+    service: Viewing,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> dict[str, Any]:
+    """What the run log knows of this task, newest first."""
+    identity = await identity_of(await service.app.store(), type, key)
+    page = await service.app.runs(type, key=identity.key, cursor=cursor, limit=limit)
+    return page_shape(page, lambda run: run.to_dict())
+
+
+async def _ask(store: Store, operator: Operator, event: Event, task_type: str, key: str) -> dict[str, object]:
+    identity = await identity_of(store, task_type, key)
+    details = await operator.ask(event, identity)
+    if details is None:
+        raise Refused(404, "unknown_task", f"The task {task_type}/{shown_key(identity.key)} has just been removed.")
+    return details.to_dict()
+
+
+def _offer(event: Event, words: str) -> None:
+    """A route for one of the operator's events; they differ by nothing but the word."""
+    word = event.value.replace("_", "-")
+
+    async def act(
+        service: Viewing,
+        operator: Acting,
+        type: TypeInPath,  # noqa: A002 - the word of the address
+        key: KeyInPath,
+    ) -> dict[str, object]:
+        return await _ask(await service.app.store(), operator, event, type, key)
+
+    act.__doc__ = words
+    path = f"/tasks/{{type}}/{{key}}/{word}"
+    acting.add_api_route(
+        path,
+        act,
+        methods=["POST"],
+        operation_id=f"{event.value}_task",
+        response_model=TaskModel,
+        summary=f"{word} task",
+    )
+
+
+_offer(Event.PAUSE, "Hold it back; a running one is held back after its run.")
+_offer(Event.RESUME, "Let it go on; a series goes on with the first fire that lies ahead.")
+_offer(Event.CANCEL, "End it; the handler of a running one is cancelled within about a second.")
+_offer(Event.RUN_NOW, "Make it due now. A series is not shifted by it.")
+_offer(Event.REDRIVE, "Give a failed task another chance, with fresh counts.")
+
+
+@acting.post("/tasks/{type}/{key}/purge", operation_id="purge_task", status_code=204)
+async def purge_task(
+    service: Viewing,
+    operator: Acting,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+) -> None:
+    """Remove a finished task now, before its retention ends."""
+    await operator.ask(Event.PURGE, await identity_of(await service.app.store(), type, key))
+
+
+@acting.post("/tasks/{type}/{key}/reset", operation_id="reset_task", status_code=204)
+async def reset_task(
+    service: Viewing,
+    operator: Acting,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+) -> None:
+    """Forget the failures in a row, so that activity is taken on again."""
+    await operator.reset(await identity_of(await service.app.store(), type, key))

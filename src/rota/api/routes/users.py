@@ -1,0 +1,82 @@
+"""One user's data: all of it, or none of it any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import StreamingResponse
+
+from rota.access import Role
+from rota.answers import RunInfo, TaskDetails
+from rota.api.auth import Acting, Viewing
+from rota.api.models import ErasureModel
+from rota.api.paths import UserInPath
+from rota.api.problems import Refused
+from rota.api.routing import routes_for
+from rota.api.shapes import erasure_shape
+from rota.clock import isoformat
+from rota.core.task import RunRecord
+from rota.stores.base import Snapshot
+
+__all__ = ["router"]
+
+router: Final[APIRouter] = routes_for(Role.ADMIN, tag="users")
+
+NDJSON: Final = "application/x-ndjson"
+
+
+@router.get(
+    "/users/{user_id}/export",
+    operation_id="export_user",
+    response_class=StreamingResponse,
+    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
+)
+async def export_user(operator: Acting, user_id: UserInPath) -> StreamingResponse:
+    """All that is known of a user: tasks, what is remembered of them, and runs."""
+    items = operator.export_user(user_id)
+    # The first one is fetched before the answer begins, so that a store that is away is an error and not an empty file.
+    first = await anext(items, None)
+    return StreamingResponse(_lines(first, items), media_type=NDJSON)
+
+
+async def _lines(
+    first: Snapshot | RunRecord | None, items: AsyncIterator[Snapshot | RunRecord]
+) -> AsyncGenerator[bytes]:
+    if first is None:
+        return
+    yield _line(first)
+    async for item in items:
+        yield _line(item)
+
+
+def _line(item: Snapshot | RunRecord) -> bytes:
+    if isinstance(item, RunRecord):
+        return msgspec.json.encode({"kind": "run", **RunInfo.of(item).to_dict()}) + b"\n"
+    past = {
+        name: isoformat(value) if name.endswith("_at") and isinstance(value, int) else msgspec.to_builtins(value)
+        for name, value in msgspec.structs.asdict(item.past).items()
+    }
+    task = None if item.task is None else TaskDetails.of(item.task).to_dict()
+    known = {"kind": "task", "task_type": item.identity.task_type, "key": item.identity.key, "task": task, "past": past}
+    return msgspec.json.encode(known) + b"\n"
+
+
+@router.delete("/users/{user_id}", operation_id="erase_user", response_model=ErasureModel, status_code=202)
+async def erase_user(operator: Acting, user_id: UserInPath) -> dict[str, object]:
+    """Remove all that is known of a user. What still runs is told to stop, and removed when it has ended."""
+    return erasure_shape(await operator.erase_user(user_id))
+
+
+@router.get("/users/{user_id}/erasure", operation_id="get_erasure", response_model=ErasureModel)
+async def get_erasure(service: Viewing, user_id: UserInPath) -> dict[str, object]:
+    """How far the removal of a user's data is."""
+    store = await service.app.store()
+    found = [erasure for erasure in await store.erasures() if erasure.user_id == user_id]
+    if not found:
+        raise Refused(
+            404, "unknown_erasure", f"Nothing of {user_id!r} is being erased: nobody asked for it, or it is done."
+        )
+    return erasure_shape(found[0])

@@ -1,0 +1,263 @@
+"""What people do to tasks, schedules and types, with their name on it.
+
+Every face that lets somebody act (HTTP, dashboard, command line, MCP) goes through an `Operator`: it checks the role,
+acts, and leaves an entry in the audit log with what was before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from rota.access import AuditLog, NewToken, Principal, Role, Token, Tokens
+from rota.access.audit import Note
+from rota.answers import Receipt, ScheduleInfo, TaskDetails, answered
+from rota.app import Rota
+from rota.clock import Instant
+from rota.core.outcome import Answer
+from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
+from rota.errors import CountChanged, InvalidInput, NotAllowed
+from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
+
+__all__ = ["MAX_COUNTED", "Counted", "Done", "Operator"]
+
+MAX_COUNTED: Final = 10_000
+"""How far tasks that match are counted before a bulk action; beyond it people read "more than"."""
+
+BULK_EVENTS: Final = frozenset({Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.PURGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many tasks match; `is_all` is False when counting was ended early."""
+
+    count: int
+    is_all: bool
+
+
+class Done(NamedTuple):
+    """What a bulk action did: how many tasks it changed, and how many it could not, by their state."""
+
+    changed: int
+    refused: int
+
+
+class Operator:
+    """Acts on a connected app in somebody's name."""
+
+    def __init__(self, app: Rota, principal: Principal) -> None:
+        self._app = app
+        self.principal = principal
+
+    # --- one task ---
+
+    async def ask(self, event: Event, identity: Identity) -> TaskDetails | None:
+        """Pause, resume, cancel, run now, redrive or purge one task. None: it is gone (purged)."""
+        self._need(Role.OPERATOR, f"{event} a task")
+        store = await self._store()
+        async with self._recording(f"task.{event}", str(identity)) as note:
+            (before,) = await store.get([identity])
+            note.before = _picture(before)
+            (reply,) = await store.ask(event, [identity])
+            task = answered(event, identity, reply)
+            note.after = _picture(task)
+        return None if task is None else TaskDetails.of(task)
+
+    async def reset(self, identity: Identity) -> None:
+        """Forget the failures in a row, so that activity is taken on again."""
+        self._need(Role.OPERATOR, "reset a breaker")
+        store = await self._store()
+        async with self._recording("task.reset", str(identity)):
+            await store.reset_breaker([identity])
+
+    async def schedule(self, task_type: str, payload: object = None, **options: Any) -> Receipt:
+        """Make a task, as `app.schedule` does."""
+        self._need(Role.OPERATOR, "schedule a task")
+        async with self._recording("task.schedule", task_type) as note:
+            receipt = await self._app.schedule(task_type, payload, **options)
+            note.after = receipt.to_dict()
+        return receipt
+
+    # --- many tasks ---
+
+    async def count(self, query: TaskQuery) -> Counted:
+        """How many tasks match, counted up to `MAX_COUNTED`."""
+        self._need(Role.VIEWER, "count tasks")
+        store = await self._store()
+        if query == TaskQuery(task_type=query.task_type, status=query.status) and query.status is not None:
+            counts = await store.counts()
+            chosen = counts.values() if query.task_type is None else [counts[t] for t in counts if t == query.task_type]
+            return Counted(sum(getattr(each, query.status.value) for each in chosen), True)
+        count = 0
+        async for page in _pages(store, query):
+            count += len(page)
+            if count >= MAX_COUNTED:
+                return Counted(MAX_COUNTED, False)
+        return Counted(count, True)
+
+    async def confirm(self, event: Event, meant: TaskQuery | list[Identity], expected: int | None) -> Counted:
+        """How many tasks a bulk action means. If somebody agreed to another number, it is not to be done."""
+        self._need(Role.OPERATOR, f"{event} tasks")
+        counted = Counted(len(meant), True) if isinstance(meant, list) else await self.count(_narrowed(meant))
+        if expected is not None and expected != counted.count:
+            raise CountChanged(
+                f"{expected} tasks were confirmed, but {counted.count} match now. Nothing was changed;"
+                " look again, and confirm the new number.",
+                counted.count,
+            )
+        return counted
+
+    async def ask_all(self, event: Event, query: TaskQuery) -> Done:
+        """The same event on every task that matches now, page by page. What comes to match meanwhile may be left."""
+        self._need(Role.OPERATOR, f"{event} tasks")
+        if event not in BULK_EVENTS:
+            raise InvalidInput(f"{event} is nothing to do to many tasks at once.")
+        query = _narrowed(query)
+        store = await self._store()
+        done = Done(0, 0)
+        async with self._recording(f"tasks.{event}", _words(query)) as note:
+            try:
+                async for page in _pages(store, query):
+                    replies = await store.ask(event, [task.identity for task in page])
+                    changed = sum(reply.answer is Answer.OK for reply in replies)
+                    done = Done(done.changed + changed, done.refused + len(replies) - changed)
+            finally:
+                # Also when it was broken off half-way: what was changed is changed.
+                note.after = done._asdict()
+        return done
+
+    async def ask_these(self, event: Event, identities: list[Identity]) -> Done:
+        """The same event on the named tasks."""
+        self._need(Role.OPERATOR, f"{event} tasks")
+        if event not in BULK_EVENTS:
+            raise InvalidInput(f"{event} is nothing to do to many tasks at once.")
+        if not 1 <= len(identities) <= MAX_PAGE:
+            raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
+        store = await self._store()
+        async with self._recording(f"tasks.{event}", ", ".join(map(str, identities))) as note:
+            replies = await store.ask(event, identities)
+            changed = sum(reply.answer is Answer.OK for reply in replies)
+            done = Done(changed, len(replies) - changed)
+            note.after = done._asdict()
+        return done
+
+    # --- schedules ---
+
+    async def upsert_schedule(self, schedule_id: str, task_type: str, **settings: Any) -> ScheduleInfo:
+        """Make or change a schedule, as `app.schedules.upsert` does."""
+        self._need(Role.OPERATOR, "make a schedule")
+        async with self._recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
+            before = await self._app.schedules.get(schedule_id, task_type)
+            note.before = None if before is None else before.to_dict()
+            info = await self._app.schedules.upsert(schedule_id, type=task_type, **settings)
+            note.after = info.to_dict()
+        return info
+
+    # --- types ---
+
+    async def override(self, task_type: str, changes: Mapping[str, object]) -> TypeRecord:
+        """Switch a type on or off, freeze or drain it, or set its limits, for all instances and over restarts."""
+        self._need(Role.OPERATOR, "change a type")
+        store = await self._store()
+        async with self._recording("type.override", task_type) as note:
+            before = next((r for r in await store.list_types() if r.task_type.name == task_type), None)
+            note.before = None if before is None else before.overrides
+            record = await self._app.override(task_type, changes)
+            note.after = record.overrides
+        return record
+
+    # --- people's data ---
+
+    async def erase_user(self, user_id: str) -> Erasure:
+        """Remove all that is known of a user. What still runs is told to stop and removed when it has ended."""
+        self._need(Role.ADMIN, "erase a user")
+        store = await self._store()
+        async with self._recording("user.erase", user_id) as note:
+            erasure = await store.erase_user(user_id)
+            while erasure.done_at is None and not erasure.running:
+                erasure = await store.erase_user(user_id)
+            note.after = {"tasks": erasure.tasks, "runs": erasure.runs, "running": erasure.running}
+        return erasure
+
+    async def export_user(self, user_id: str) -> AsyncIterator[Snapshot | RunRecord]:
+        """All that is known of a user, page by page."""
+        self._need(Role.ADMIN, "export a user")
+        store = await self._store()
+        async with self._recording("user.export", user_id):
+            cursor = None
+            while True:
+                page = await store.export_user(user_id, cursor, MAX_PAGE)
+                for item in page.items:
+                    yield item
+                cursor = page.cursor
+                if cursor is None:
+                    return
+
+    # --- tokens ---
+
+    async def add_token(self, name: str, role: Role, *, expires_at: Instant | None = None) -> NewToken:
+        self._need(Role.ADMIN, "make a token")
+        tokens = Tokens(await self._app.database())
+        async with self._recording("token.add", name) as note:
+            made = await tokens.add(name, role, created_by=self.principal.id, expires_at=expires_at)
+            note.after = made.token.to_dict()
+        return made
+
+    async def revoke_token(self, token_id: str) -> Token:
+        self._need(Role.ADMIN, "revoke a token")
+        tokens = Tokens(await self._app.database())
+        async with self._recording("token.revoke", token_id) as note:
+            token = await tokens.revoke(token_id)
+            note.after = token.to_dict()
+        return token
+
+    # --- shared ---
+
+    def _need(self, role: Role, what: str) -> None:
+        if not self.principal.role.allows(role):
+            raise NotAllowed(f"A {self.principal.role} may not {what}; this needs the role {role}.")
+
+    async def _store(self) -> Store:
+        return await self._app.store()
+
+    @asynccontextmanager
+    async def _recording(self, action: str, target: str) -> AsyncGenerator[Note]:
+        audit = AuditLog(await self._app.database())
+        async with audit.recording(self.principal, action, target) as note:
+            yield note
+
+
+def _narrowed(query: TaskQuery) -> TaskQuery:
+    """The query itself, if it leaves anything out."""
+    if query == TaskQuery(cursor=query.cursor, limit=query.limit):
+        raise InvalidInput("Every task of the store would match. Name a type, a status, a user or an owner.")
+    return query
+
+
+async def _pages(store: Store, query: TaskQuery) -> AsyncIterator[list[Task]]:
+    query = replace(query, cursor=None, limit=MAX_PAGE)
+    while True:
+        page = await store.find(query)
+        if page.items:
+            yield page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
+
+
+def _picture(task: Task | None) -> dict[str, object] | None:
+    """What of a task an action can change: not its payload, which may be anything."""
+    if task is None:
+        return None
+    names = ("status", "scheduled_at", "want", "priority", "version", "errors", "reason")
+    return {name: getattr(task, name) for name in names}
+
+
+def _words(query: TaskQuery) -> str:
+    given = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("cursor", "limit")}
+    named = {name: value.value if isinstance(value, TaskStatus) else value for name, value in given.items() if value}
+    return " ".join(f"{name}={value}" for name, value in named.items())

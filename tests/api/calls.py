@@ -1,0 +1,156 @@
+"""One good call of every operation, by its id: what each route does when all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.api.stage import Stage
+
+__all__ = ["CALLS", "Call", "failed_task", "perform"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """How to call an operation, what it answers, and the action that the audit log keeps of it."""
+
+    method: str
+    path: str
+    json: object = None
+    status: int = 200
+    action: str | None = None
+    prepare: Callable[[Stage], Awaitable[Mapping[str, str]]] | None = None
+
+
+async def nothing(stage: Stage) -> Mapping[str, str]:
+    return {}
+
+
+async def a_task(stage: Stage) -> Mapping[str, str]:
+    await stage.app.schedule("job", {"n": 1}, key="t1", delay="1h")
+    return {}
+
+
+async def a_paused_task(stage: Stage) -> Mapping[str, str]:
+    await a_task(stage)
+    await stage.app.tasks.pause("job", "t1")
+    return {}
+
+
+async def a_schedule(stage: Stage) -> Mapping[str, str]:
+    await stage.app.schedules.upsert("morning", type="job", cron="0 9 * * *", tz="Europe/Berlin")
+    return {}
+
+
+async def a_paused_schedule(stage: Stage) -> Mapping[str, str]:
+    await a_schedule(stage)
+    await stage.app.schedules.pause("morning", "job")
+    return {}
+
+
+async def failed_task(stage: Stage) -> Mapping[str, str]:
+    await stage.app.schedule("broken", key="dead")
+    await stage.app.run_until_idle()
+    return {}
+
+
+async def a_run(stage: Stage) -> Mapping[str, str]:
+    await failed_task(stage)
+    return {"run_id": (await stage.app.runs("broken")).items[0].run_id}
+
+
+async def a_user(stage: Stage) -> Mapping[str, str]:
+    await stage.app.touch("upkeep", "u1")
+    return {}
+
+
+async def a_token(stage: Stage) -> Mapping[str, str]:
+    from rota.access import Role
+
+    made = await (await stage.service.tokens()).add("spare", Role.VIEWER, created_by="test")
+    return {"id": made.token.id}
+
+
+async def a_closed_feed(stage: Stage) -> Mapping[str, str]:
+    await stage.service.feed.close()  # else the answer would never end
+    return {}
+
+
+async def an_unfinished_erasure(stage: Stage) -> Mapping[str, str]:
+    from rota.stores.base import ClaimRequest
+
+    await stage.app.schedule("upkeep", user_id="u1")
+    store = await stage.app.store()
+    await store.claim(ClaimRequest(wants=[("upkeep", 1)], instance="i", claim_id="c", lease_ms=60_000))
+    await store.erase_user("u1")
+    return {}
+
+
+CALLS: Final[Mapping[str, Call]] = {
+    "check_alive": Call("GET", "/healthz"),
+    "check_ready": Call("GET", "/readyz"),
+    "read_metrics": Call("GET", "/metrics"),
+    "who_am_i": Call("GET", "/api/me"),
+    "describe_api": Call("GET", "/api/openapi.json"),
+    "follow_changes": Call("GET", "/api/live", prepare=a_closed_feed),
+    "list_types": Call("GET", "/api/types"),
+    "get_type": Call("GET", "/api/types/job"),
+    "change_type": Call("PATCH", "/api/types/job", {"frozen": True, "concurrency": 3}, action="type.override"),
+    "list_tasks": Call("GET", "/api/tasks", prepare=a_task),
+    "schedule_task": Call("POST", "/api/tasks", {"type": "job", "delay": "5m"}, 201, "task.schedule"),
+    "change_tasks": Call(
+        "POST", "/api/tasks/bulk", {"event": "pause", "query": {"type": "job"}}, action="tasks.pause", prepare=a_task
+    ),
+    "get_task": Call("GET", "/api/tasks/job/t1", prepare=a_task),
+    "explain_task": Call("GET", "/api/tasks/job/t1/explain", prepare=a_task),
+    "list_runs_of_task": Call("GET", "/api/tasks/broken/dead/runs", prepare=failed_task),
+    "pause_task": Call("POST", "/api/tasks/job/t1/pause", action="task.pause", prepare=a_task),
+    "resume_task": Call("POST", "/api/tasks/job/t1/resume", action="task.resume", prepare=a_paused_task),
+    "cancel_task": Call("POST", "/api/tasks/job/t1/cancel", action="task.cancel", prepare=a_task),
+    "run_now_task": Call("POST", "/api/tasks/job/t1/run-now", action="task.run_now", prepare=a_task),
+    "redrive_task": Call("POST", "/api/tasks/broken/dead/redrive", action="task.redrive", prepare=failed_task),
+    "purge_task": Call("POST", "/api/tasks/broken/dead/purge", None, 204, "task.purge", failed_task),
+    "reset_task": Call("POST", "/api/tasks/upkeep/u1:default:default/reset", None, 204, "task.reset"),
+    "list_schedules": Call("GET", "/api/schedules", prepare=a_schedule),
+    "preview_schedule": Call("POST", "/api/schedules/preview", {"cron": "0 9 * * 1-5"}),
+    "get_schedule": Call("GET", "/api/schedules/job/morning", prepare=a_schedule),
+    "put_schedule": Call("PUT", "/api/schedules/job/evening", {"every": "30m"}, action="schedule.upsert"),
+    "list_fires": Call("GET", "/api/schedules/job/morning/fires?n=3", prepare=a_schedule),
+    "pause_schedule": Call("POST", "/api/schedules/job/morning/pause", action="task.pause", prepare=a_schedule),
+    "resume_schedule": Call(
+        "POST", "/api/schedules/job/morning/resume", action="task.resume", prepare=a_paused_schedule
+    ),
+    "cancel_schedule": Call("POST", "/api/schedules/job/morning/cancel", action="task.cancel", prepare=a_schedule),
+    "run_now_schedule": Call("POST", "/api/schedules/job/morning/run-now", action="task.run_now", prepare=a_schedule),
+    "list_runs": Call("GET", "/api/runs?type=broken", prepare=failed_task),
+    "get_run": Call("GET", "/api/runs/{run_id}", prepare=a_run),
+    "list_dead_letters": Call("GET", "/api/dead-letters", prepare=failed_task),
+    "redrive_dead_letters": Call(
+        "POST", "/api/dead-letters/redrive", {"all": True}, action="tasks.redrive", prepare=failed_task
+    ),
+    "purge_dead_letters": Call(
+        "POST", "/api/dead-letters/purge", {"type": "broken"}, action="tasks.purge", prepare=failed_task
+    ),
+    "touch": Call("POST", "/api/touch", {"type": "upkeep", "user_id": "u1"}),
+    "list_queues": Call("GET", "/api/queues"),
+    "list_instances": Call("GET", "/api/instances"),
+    "get_overview": Call("GET", "/api/overview?minutes=5"),
+    "monitor_scheduler": Call("GET", "/api/monitoring/scheduler?hours=1"),
+    "monitor_queues": Call("GET", "/api/monitoring/scheduler/queues"),
+    "monitor_failures": Call("GET", "/api/monitoring/scheduler/failures?hours=1"),
+    "export_user": Call("GET", "/api/users/u1/export", action="user.export", prepare=a_user),
+    "erase_user": Call("DELETE", "/api/users/u1", None, 202, "user.erase", a_user),
+    "get_erasure": Call("GET", "/api/users/u1/erasure", prepare=an_unfinished_erasure),
+    "list_tokens": Call("GET", "/api/tokens"),
+    "add_token": Call("POST", "/api/tokens", {"name": "deploy", "role": "viewer"}, 201, "token.add"),
+    "revoke_token": Call("DELETE", "/api/tokens/{id}", action="token.revoke", prepare=a_token),
+    "list_audit": Call("GET", "/api/audit"),
+    "list_alerts": Call("GET", "/api/alerts"),
+}
+
+
+async def perform(stage: Stage, call: Call) -> Any:
+    """Prepare, and call as an admin."""
+    values = await (call.prepare or nothing)(stage)
+    return await stage.admin.request(call.method, call.path.format(**values), json=call.json)

@@ -1,0 +1,97 @@
+"""The whole API against its own description, by generated requests: whatever comes in, the answer is as described."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from tests.api.stage import an_app, serving, staged
+
+from rota.access import Role
+from rota.api import Service, create_api
+
+EXAMPLES = 8
+
+
+class Served:
+    """A service on a thread of its own: the generated requests come from a program without an event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self.port = 0
+        self.secret = ""
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        async with staged(self._url) as stage, serving(stage) as port:
+            await stage.app.schedules.upsert("morning", type="job", cron="0 9 * * *")
+            await stage.service.feed.close()  # so that the stream ends
+            self.port, self.secret = port, stage.secrets[Role.ADMIN]
+            self._is_up.set()
+            await self._end.wait()
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._is_up.wait(30)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._end is not None
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
+    folder: Path = tmp_path_factory.mktemp("schema")
+    with Served(f"sqlite:///{folder}/rota.db?synchronous=OFF") as made:
+        yield made
+
+
+def described() -> Any:
+    """The description, made without a store: making it needs none."""
+    api = create_api(Service(an_app("memory://")), dashboard=False)
+    made = schemathesis.openapi.from_dict(api.openapi())
+    # What a schema cannot say (a cron expression, a time that lies ahead) is refused as 422.
+    made.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "401", "403", "404", "409", "422", "5xx"]
+    return made
+
+
+OPERATIONS: list[Any] = [each.ok() for each in described().get_all_operations()]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_the_api_is_as_it_says(operation: Any, served: Served) -> None:
+    """Requests that the description allows, and requests that it does not."""
+    cases = st.one_of(
+        *(operation.as_strategy(generation_mode=mode) for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE))
+    )
+
+    @given(case=cases)
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+    def check(case: Any) -> None:
+        case.call_and_validate(
+            base_url=f"http://localhost:{served.port}", headers={"Authorization": f"Bearer {served.secret}"}, timeout=30
+        )
+
+    check()

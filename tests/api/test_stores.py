@@ -1,0 +1,82 @@
+"""The same faces over the engines of production, and through an outage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.api.stage import Stage, staged
+
+from rota.api.auth import OUTAGE_MS
+from rota.errors import StoreUnavailable
+from rota.stores.memory import MemoryStore
+from rota.testing.faulty import FaultyStore
+
+
+async def a_tour(stage: Stage) -> None:
+    """Make, look, act, list, erase."""
+    assert (await stage.anonymous.get("/readyz")).json()["store"] == "ok"
+    made = await stage.operator.post("/api/tasks", json={"type": "job", "key": "a/b:%c", "delay": "1h"})
+    assert made.status_code == 201
+    assert (await stage.viewer.get("/api/tasks/job/a%2Fb%3A%25c")).json()["key"] == "a/b:%c"
+    assert (await stage.operator.post("/api/tasks/job/a%2Fb%3A%25c/run-now")).status_code == 200
+    assert (await stage.operator.post("/api/tasks", json={"type": "broken", "key": "d"})).status_code == 201
+    touched = await stage.operator.post("/api/touch", json={"type": "upkeep", "user_id": "u1"})
+    assert touched.json()["types"]["upkeep"]["outcome"] == "created"
+    put = await stage.operator.put("/api/schedules/job/s", json={"cron": "0 9 * * *", "owner": "ann"})
+    assert put.status_code == 200
+    await stage.app.run_until_idle()
+    assert [run["status"] for run in (await stage.viewer.get("/api/runs?type=broken")).json()["items"]] == ["error"]
+    assert (await stage.viewer.get("/api/dead-letters")).json()["items"][0]["key"] == "d"
+    redriven = await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 1})
+    assert redriven.json()["changed"] == 1
+    frozen = await stage.operator.patch("/api/types/job", json={"frozen": True, "max_pending": 7})
+    assert frozen.json()["overrides"] == {"frozen": True, "max_pending": 7}
+    for path in ("queues", "instances", "overview", "monitoring/scheduler", "audit", "alerts", "schedules"):
+        answer = await stage.operator.get(f"/api/{path}")
+        assert answer.status_code == 200, answer.text
+    assert (await stage.admin.get("/api/users/u1/export")).text.count("\n") == 1
+    assert (await stage.admin.delete("/api/users/u1")).json()["tasks"] == 1
+
+
+async def test_a_tour_on_sqlite(stage: Stage) -> None:
+    await a_tour(stage)
+
+
+async def test_a_tour_on_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # the database and the spool are files of this place
+    async with staged(redis_url) as stage:
+        await a_tour(stage)
+
+
+async def test_a_tour_on_postgresql(postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with staged(postgres_url) as stage:
+        await a_tour(stage)
+
+
+async def test_activity_is_taken_on_while_the_store_is_away(tmp_path: Path) -> None:
+    store = FaultyStore(MemoryStore())
+    async with staged("memory://", store=store, spool=str(tmp_path / "spool.db")) as stage:
+        with store.down():
+            body = {"type": "upkeep", "user_id": "u1"}
+            answer = await stage.operator.post("/api/touch", json=body)
+            assert (answer.status_code, answer.json()["types"]["upkeep"]["outcome"]) == (200, "spooled")
+            assert (await stage.anonymous.get("/readyz")).json()["spooled"] == 1
+
+
+async def test_a_known_token_is_good_through_an_outage_of_the_database(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await stage.operator.get("/api/me")).status_code == 200
+
+    async def away() -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(stage.service, "tokens", away)
+    assert (await stage.operator.get("/api/me")).status_code == 200
+    stranger = await stage.anonymous.get("/api/me", headers={"Authorization": "Bearer rota_stranger"})
+    assert (stranger.status_code, stranger.json()["code"]) == (503, "store_unavailable")
+    now = stage.service.clock.now()
+    monkeypatch.setattr(stage.service.clock, "now", lambda: now + OUTAGE_MS + 60_000)
+    assert (await stage.operator.get("/api/me")).status_code == 503
