@@ -28,9 +28,9 @@ def upgrade() -> None:
         sa.Column("user_id", NAME, nullable=False),
         sa.Column("asked_at", sa.BigInteger(), nullable=False),
         sa.Column("done_at", sa.BigInteger(), nullable=True),
-        sa.Column("cursor", sa.Text(), nullable=True),
         sa.Column("tasks", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("runs", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("running", sa.BigInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("user_id", name=op.f("pk_erasures")),
     )
     op.create_table(
@@ -90,3 +90,9 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_alert_history_rule", "alert_history", ["rule", "subject", "id"])
+    _partial("ix_tasks_parked", "scheduled_tasks", ["task_type", "scheduled_at"], "status = 'pending' AND parked = 1")
+    _partial("ix_runs_user", "task_run_logs", ["user_id", "id"], "user_id IS NOT NULL")
+
+
+def _partial(name: str, table: str, columns: list[str], where: str) -> None:
+    op.create_index(name, table, columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))

@@ -1,0 +1,33 @@
+"""Scheduled agents: a prompt, a trigger, a group, and a run in isolation.
+
+agents = Agents(app.store, app.database, AgentSettings(groups_dir=Path("groups")))
+app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
+"""
+
+from rota.agents.channels import Channels, Notice
+from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
+from rota.agents.guard import Caller, Rules
+from rota.agents.install import install_agents
+from rota.agents.record import AGENT, AgentPayload, AgentSchedule
+from rota.agents.runners import Limits
+from rota.agents.service import Agents
+from rota.agents.settings import AgentSettings
+
+__all__ = [
+    "AGENT",
+    "EVERYBODY",
+    "AgentPayload",
+    "AgentSchedule",
+    "AgentSettings",
+    "Agents",
+    "Caller",
+    "ChannelSettings",
+    "Channels",
+    "Group",
+    "Groups",
+    "Limits",
+    "Notice",
+    "Rules",
+    "Switch",
+    "install_agents",
+]

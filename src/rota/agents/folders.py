@@ -1,0 +1,90 @@
+"""A group's folder: its name, its path, and writing into it although an agent writes there too.
+
+An agent owns what lies in its folder, symbolic links included. So nothing here follows a link: the folder is opened
+once, and every file is made, filled and moved into place by that handle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+from rota.errors import InvalidInput
+
+__all__ = ["check_folder", "folder_path", "prepare_folder", "remove_file", "write_file"]
+
+_FOLDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+RESERVED: Final = frozenset({"global", "con", "nul", "aux", "prn"})
+
+
+def check_folder(name: str) -> str:
+    """The name, if it can be nothing but one folder below the groups' folder."""
+    if not _FOLDER.fullmatch(name) or name.lower() in RESERVED:
+        raise InvalidInput(
+            f"The group folder {name[:80]!r} is not allowed. Use 1 to 64 letters, digits, '-' and '_', beginning with"
+            " a letter or digit, e.g. 'family-chat'."
+        )
+    return name
+
+
+def folder_path(groups_dir: Path, name: str) -> Path:
+    """Where a group's folder is. A link, or anything that leads out of `groups_dir`, is refused."""
+    root = groups_dir.resolve()
+    path = root / check_folder(name)
+    if path.is_symlink() or path.resolve() != path:
+        raise InvalidInput(f"The group folder {name!r} is a link that leads elsewhere. Put a real folder there.")
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"The group folder {name!r} is a file. Move it away.")
+    return path
+
+
+def prepare_folder(groups_dir: Path, name: str, uid: int | None) -> Path:
+    """The folder, made if it is not there, owned by the group's user and closed to everybody else."""
+    groups_dir.mkdir(parents=True, exist_ok=True)
+    path = folder_path(groups_dir, name)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if uid is not None:
+        with _opened(path) as folder:
+            os.fchown(folder, uid, uid)
+    return path
+
+
+def write_file(path: Path, name: str, content: bytes, *, uid: int | None = None, mode: int = 0o600) -> None:
+    """Put a file into the folder: whole or not at all, in place of whatever has its name."""
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    with _opened(path) as folder:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        file = os.open(temporary, flags, mode, dir_fd=folder)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)
+                if uid is not None:
+                    os.fchown(stream.fileno(), uid, uid)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def remove_file(path: Path, name: str) -> None:
+    """Take a file out of the folder; nothing if it is gone, or has become a folder."""
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError), _opened(path) as folder:
+        os.unlink(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Generator[int]:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)

@@ -1,0 +1,252 @@
+"""Agent groups: who they are, the session each is in, and the switches that stop them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import IntegrityError
+
+from rota.agents.folders import check_folder
+from rota.clock import Instant, isoformat
+from rota.database import Database
+from rota.database.database import Conflict
+from rota.database.tables.agents import groups as table
+from rota.database.tables.agents import sessions, switches
+from rota.errors import InvalidInput, UnknownGroup
+from rota.triggers import zone
+from rota.webhooks import Webhooks
+
+__all__ = ["EVERYBODY", "ChannelSettings", "Group", "Groups", "Switch"]
+
+EVERYBODY: Final = "*"
+"""The scope of the switch that stops all groups."""
+MAX_CHANNELS: Final = 8
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One way to tell a group's owner something."""
+
+    kind: Literal["file", "webhook"]
+    url: str | None = None
+    secret: str | None = None
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation that has agents: a folder of its own, and an owner who is told what they did."""
+
+    folder: str
+    number: int
+    name: str
+    chat_jid: str
+    is_main: bool = False
+    timezone: str | None = None
+    channels: tuple[ChannelSettings, ...] = ()
+    has_network: bool = False
+    created_at: Instant = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """For people and programs; the secrets of its channels stay here."""
+        return {
+            "folder": self.folder,
+            "name": self.name,
+            "chat_jid": self.chat_jid,
+            "is_main": self.is_main,
+            "timezone": self.timezone,
+            "channels": [{"kind": channel.kind, "url": channel.url} for channel in self.channels],
+            "has_network": self.has_network,
+            "created_at": isoformat(self.created_at),
+        }
+
+
+class Switch(msgspec.Struct, frozen=True, kw_only=True):
+    """A kill switch that was thrown: for one group, or for all of them."""
+
+    scope: str
+    at: Instant
+    by: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        whose = "all groups" if self.scope == EVERYBODY else f"the group {self.scope!r}"
+        return f"The kill switch of {whose} is on ({self.by}: {self.reason})."
+
+    def to_dict(self) -> dict[str, object]:
+        return {**msgspec.structs.asdict(self), "at": isoformat(self.at)}
+
+
+class Groups:
+    """The groups of one database."""
+
+    def __init__(self, database: Database, webhooks: Webhooks | None = None) -> None:
+        self._database = database
+        self._webhooks = webhooks or Webhooks()
+
+    async def add(
+        self,
+        folder: str,
+        *,
+        name: str = "",
+        chat_jid: str = "",
+        is_main: bool = False,
+        timezone: str | None = None,
+        channels: Sequence[ChannelSettings] = (),
+        has_network: bool = False,
+    ) -> Group:
+        """Add a group, or bring back one that was removed. There is one main group at most."""
+        check_folder(folder)
+        if timezone is not None:
+            zone(timezone)
+        self._check_channels(folder, channels)
+        row = {
+            "name": name or folder,
+            "chat_jid": chat_jid or folder,
+            "is_main": int(is_main),
+            "timezone": timezone,
+            "channels": msgspec.json.encode(list(channels)).decode(),
+            "has_network": int(has_network),
+            "removed_at": None,
+        }
+
+        def write(connection: Connection) -> Group:
+            self._check_free(connection, folder, is_main=is_main)
+            now = self._database.backend.dialect.now(connection)
+            old = connection.execute(select(table).where(table.c.folder == folder)).mappings().one_or_none()
+            if old is not None:
+                connection.execute(table.update().where(table.c.folder == folder).values(**row))
+                return _group({**old, **row})
+            last = connection.execute(select(func.max(table.c.number))).scalar()
+            new = {**row, "folder": folder, "number": (last or 0) + 1, "created_at": now}
+            try:
+                connection.execute(table.insert().values(**new))
+            except IntegrityError as error:
+                raise Conflict(f"another instance added a group at the same time ({folder})") from error
+            return _group(new)
+
+        return await self._database.write(write)
+
+    def _check_channels(self, folder: str, channels: Sequence[ChannelSettings]) -> None:
+        """An address that must not be called is refused here, and again whenever it would be called."""
+        if len(channels) > MAX_CHANNELS:
+            raise InvalidInput(f"The group {folder!r} has {len(channels)} channels; {MAX_CHANNELS} is the most.")
+        for channel in channels:
+            if channel.kind == "webhook":
+                self._webhooks.check(channel.url or "")
+
+    def _check_free(self, connection: Connection, folder: str, *, is_main: bool) -> None:
+        """Names that differ only in case would be one folder on some disks."""
+        for row in connection.execute(select(table).where(table.c.removed_at.is_(None))).mappings():
+            if row["folder"].lower() == folder.lower():
+                raise InvalidInput(f"There is a group {row['folder']!r} already. Use another folder.")
+            if is_main and row["is_main"]:
+                raise InvalidInput(f"The main group is {row['folder']!r}, and there is only one. Add it as another.")
+        taken = connection.execute(select(table.c.folder).where(table.c.removed_at.is_not(None))).scalars()
+        if any(name.lower() == folder.lower() and name != folder for name in taken):
+            raise InvalidInput(f"A group of the name {folder!r}, spelled otherwise, was removed. Use another folder.")
+
+    async def get(self, folder: str) -> Group:
+        """The group; `UnknownGroup` if there is none."""
+        found = await self.find(folder)
+        if found is None:
+            raise UnknownGroup(f"Group not found: {folder[:80]}. `rota agent groups` lists them.")
+        return found
+
+    async def find(self, folder: str) -> Group | None:
+        """The group, or None."""
+        statement = select(table).where(table.c.folder == folder, table.c.removed_at.is_(None))
+        row = await self._database.read(lambda connection: connection.execute(statement).mappings().one_or_none())
+        return None if row is None else _group(row)
+
+    async def list(self) -> list[Group]:
+        """All groups, main first, then by folder."""
+        statement = select(table).where(table.c.removed_at.is_(None)).order_by(table.c.is_main.desc(), table.c.folder)
+        return [_group(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
+
+    async def remove(self, folder: str) -> None:
+        """Forget a group. Its folder stays; its schedules are paused when they are due next, with the reason."""
+        await self.get(folder)
+
+        def write(connection: Connection) -> None:
+            now = self._database.backend.dialect.now(connection)
+            connection.execute(table.update().where(table.c.folder == folder).values(removed_at=now, is_main=0))
+            connection.execute(sessions.delete().where(sessions.c.folder == folder))
+
+        await self._database.write(write)
+
+    # --- sessions ---
+
+    async def session(self, folder: str) -> str | None:
+        """The session that the group's conversation is in."""
+        statement = select(sessions.c.session_id).where(sessions.c.folder == folder)
+        return await self._database.read(lambda connection: connection.execute(statement).scalar_one_or_none())
+
+    async def save_session(self, folder: str, session_id: str) -> None:
+        """Go on in this session from now on."""
+
+        def write(connection: Connection) -> None:
+            now = self._database.backend.dialect.now(connection)
+            mine = sessions.c.folder == folder
+            values = {"session_id": session_id, "updated_at": now}
+            if connection.execute(sessions.update().where(mine).values(**values)).rowcount == 0:
+                _insert_once(connection, sessions, {"folder": folder, **values})
+
+        await self._database.write(write)
+
+    # --- switches ---
+
+    async def switch_off(self, scope: str, by: str, reason: str) -> Switch:
+        """Throw the switch: running agents are ended, due ones are skipped. Throwing it again changes nothing."""
+        if scope != EVERYBODY:
+            await self.get(scope)
+
+        def write(connection: Connection) -> Switch:
+            now = self._database.backend.dialect.now(connection)
+            row = connection.execute(select(switches).where(switches.c.scope == scope)).mappings().one_or_none()
+            if row is None:
+                new = Switch(scope=scope, at=now, by=by, reason=reason[:500] or "no reason given")
+                _insert_once(connection, switches, msgspec.structs.asdict(new))
+                return new
+            return Switch(**{str(name): value for name, value in row.items()})
+
+        return await self._database.write(write)
+
+    async def switch_on(self, scope: str) -> None:
+        """Let it go on. What was skipped meanwhile stays skipped."""
+        statement = switches.delete().where(switches.c.scope == scope)
+        await self._database.write(lambda connection: connection.execute(statement))
+
+    async def switches(self) -> list[Switch]:
+        """Every switch that is thrown, oldest first."""
+        statement = select(switches).order_by(switches.c.at, switches.c.scope)
+        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [Switch(**{str(name): value for name, value in row.items()}) for row in rows]
+
+    async def switch_over(self, folder: str) -> Switch | None:
+        """The switch that stops this group, if one does."""
+        return next((one for one in await self.switches() if one.scope in (EVERYBODY, folder)), None)
+
+
+def _insert_once(connection: Connection, where: Any, row: Mapping[str, Any]) -> None:
+    """Insert, or accept that another instance was first: both meant the same."""
+    try:
+        with connection.begin_nested():
+            connection.execute(where.insert().values(**row))
+    except IntegrityError:
+        return
+
+
+def _group(row: Mapping[Any, Any]) -> Group:
+    return Group(
+        folder=row["folder"],
+        number=row["number"],
+        name=row["name"],
+        chat_jid=row["chat_jid"],
+        is_main=bool(row["is_main"]),
+        timezone=row["timezone"],
+        channels=msgspec.json.decode(row["channels"], type=tuple[ChannelSettings, ...]),
+        has_network=bool(row["has_network"]),
+        created_at=row["created_at"],
+    )

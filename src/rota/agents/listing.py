@@ -1,0 +1,72 @@
+"""The schedules of a group, or of all groups, with where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from msgspec.structs import replace
+
+from rota.agents.ledger import Ledger, Provenance
+from rota.agents.record import AGENT, AgentSchedule, payload_of
+from rota.core.task import Task
+from rota.errors import InvalidInput
+from rota.logs import get_logger
+from rota.stores.base import Store, TaskQuery
+from rota.triggers import decode_trigger
+
+__all__ = ["MOST_LISTED", "Zones", "proposed", "schedules_of"]
+
+MOST_LISTED = 1_000
+"""Schedules in one list or snapshot; a group's quota lies far below."""
+
+_log = get_logger("rota.agents")
+
+
+class Zones:
+    """The zone that each group speaks in."""
+
+    def __init__(self, zones: Mapping[str, str | None], default: str) -> None:
+        self._zones = zones
+        self._default = default
+
+    def of(self, folder: str) -> str:
+        return self._zones.get(folder) or self._default
+
+
+async def schedules_of(
+    store: Store, ledger: Ledger, zones: Zones, folder: str | None, *, with_finished: bool = False
+) -> list[AgentSchedule]:
+    """What is scheduled for a group (None: for all), by id, and after it what waits for approval."""
+    tasks = [task async for task in _tasks(store, folder) if with_finished or task.status.is_live]
+    origins = await ledger.get([task.key for task in tasks])
+    found: list[AgentSchedule] = []
+    for task in tasks:
+        try:
+            found.append(AgentSchedule.of_task(task, origins.get(task.key), zones.of(task.owner or "")))
+        except InvalidInput as error:
+            # Somebody's own payload in this type: its run says what is wrong; a list must not fail for it.
+            _log.warning("agent schedule cannot be shown", schedule=task.key, error=str(error))
+    waiting = [one for one in await ledger.waiting(folder) if one.proposal is not None]
+    found += [proposed(one, zones.of(one.folder)) for one in waiting if one.id not in origins]
+    return found
+
+
+def proposed(origin: Provenance, timezone: str) -> AgentSchedule:
+    """A schedule that exists only as a proposal."""
+    assert origin.proposal is not None, f"{origin.id} proposes nothing"
+    proposal = origin.proposal
+    trigger = decode_trigger(proposal.trigger)
+    return AgentSchedule.of_proposal(payload_of(proposal.payload), trigger, origin, timezone, proposal.expires_at)
+
+
+async def _tasks(store: Store, folder: str | None) -> AsyncIterator[Task]:
+    query = TaskQuery(task_type=AGENT, owner=folder, schedules=True, limit=200)
+    count = 0
+    while count < MOST_LISTED:
+        page = await store.find(query)
+        for task in page.items[: MOST_LISTED - count]:
+            count += 1
+            yield task
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)

@@ -1,0 +1,195 @@
+"""A scheduled agent, as seed 001 writes it and as it lies in the store: a task of type `agent` with this payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from rota.agents.ledger import Provenance
+from rota.clock import Instant, isoformat, to_datetime
+from rota.core.task import Task, TaskStatus
+from rota.errors import InvalidInput
+from rota.triggers import AnyTrigger, Cron, Interval, decode_trigger, explain
+from rota.triggers.zone import zone
+
+__all__ = ["AGENT", "AgentPayload", "AgentSchedule", "ContextMode", "payload_of", "spoken_time", "value_of"]
+
+AGENT: Final = "agent"
+"""The task type of every scheduled agent."""
+
+ContextMode = Literal["isolated", "group"]
+
+
+class AgentPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run does, whenever it is due."""
+
+    group_folder: str
+    chat_jid: str
+    prompt: str
+    context_mode: ContextMode = "isolated"
+    script: str | None = None
+    timezone: str | None = None
+    """The zone that its times are spoken of in; None: the group's."""
+
+
+def payload_of(text: str | None) -> AgentPayload:
+    """The payload of a task's record; what cannot be read is refused with the reason."""
+    try:
+        return msgspec.json.decode(text or "null", type=AgentPayload)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise InvalidInput(f"The payload of this schedule is no scheduled agent: {error}. Make it again.") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSchedule:
+    """One scheduled agent as people and agents see it. Times are ISO 8601 in UTC, and in words in its own zone."""
+
+    id: str
+    group_folder: str
+    chat_jid: str
+    prompt: str
+    schedule_type: str
+    schedule_value: str
+    context_mode: str
+    script: str | None
+    status: str
+    """active, paused, completed, failed, cancelled; waiting_for_approval and rejected before it ever counted."""
+    is_running: bool
+    timezone: str
+    words: str
+    next_run: str | None
+    next_run_words: str | None
+    last_run: str | None
+    last_result: str | None
+    runs: int
+    failures: int
+    expires_at: str | None
+    made_by: str
+    made_in_run: str | None
+    approval: str
+    digest: str
+    has_proposal: bool
+    held: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def of_task(cls, task: Task, origin: Provenance | None, timezone: str) -> AgentSchedule:
+        """A schedule that is in the store."""
+        payload = payload_of(task.payload)
+        next_at = _next_at(task)
+        return _made(
+            payload,
+            decode_trigger(task.trigger) if task.trigger is not None else None,
+            origin,
+            payload.timezone or timezone,
+            id=task.key,
+            status=_status(task.status),
+            is_running=task.status is TaskStatus.RUNNING,
+            next_at=next_at,
+            runs=task.fires_run,
+            expires_at=task.expires_at,
+            seen_at=task.updated_at,
+        )
+
+    @classmethod
+    def of_proposal(
+        cls,
+        payload: AgentPayload,
+        trigger: AnyTrigger,
+        origin: Provenance,
+        timezone: str,
+        expires_at: Instant | None,
+    ) -> AgentSchedule:
+        """A schedule that only waits to be approved, or was rejected: it is in no store and fires never."""
+        status = "waiting_for_approval" if origin.approval == "waiting" else origin.approval
+        return _made(
+            payload,
+            trigger,
+            origin,
+            payload.timezone or timezone,
+            id=origin.id,
+            status=status,
+            is_running=False,
+            next_at=None,
+            runs=0,
+            expires_at=expires_at,
+            seen_at=origin.created_at,
+        )
+
+
+def _made(
+    payload: AgentPayload,
+    trigger: AnyTrigger | None,
+    origin: Provenance | None,
+    timezone: str,
+    *,
+    id: str,  # noqa: A002 - seed 001's word
+    status: str,
+    is_running: bool,
+    next_at: Instant | None,
+    runs: int,
+    expires_at: Instant | None,
+    seen_at: Instant,
+) -> AgentSchedule:
+    return AgentSchedule(
+        id=id,
+        group_folder=payload.group_folder,
+        chat_jid=payload.chat_jid,
+        prompt=payload.prompt,
+        schedule_type=trigger.kind if trigger is not None else "once",
+        schedule_value=value_of(trigger, timezone) if trigger is not None else "",
+        context_mode=payload.context_mode,
+        script=payload.script,
+        status=status,
+        is_running=is_running,
+        timezone=timezone,
+        words=explain(trigger, timezone, 0, seen_at).words if trigger is not None else "once",
+        next_run=isoformat(next_at),
+        next_run_words=None if next_at is None else spoken_time(next_at, timezone),
+        last_run=isoformat(origin.last_run_at) if origin else None,
+        last_result=origin.last_result if origin else None,
+        runs=runs,
+        failures=origin.failures if origin else 0,
+        expires_at=isoformat(expires_at),
+        made_by=origin.made_by if origin else "code",
+        made_in_run=origin.made_in_run if origin else None,
+        approval=origin.approval if origin else "none",
+        digest=origin.digest if origin else "",
+        has_proposal=origin is not None and origin.proposal is not None,
+        held=origin.held if origin else None,
+    )
+
+
+def _status(status: TaskStatus) -> str:
+    """Seed 001 knows one word for pending and running."""
+    return "active" if status in (TaskStatus.PENDING, TaskStatus.RUNNING) else status.value
+
+
+def _next_at(task: Task) -> Instant | None:
+    if task.status is TaskStatus.PENDING and not task.is_recurring:
+        return task.scheduled_at
+    return task.next_fire if task.status.is_live and task.is_recurring else None
+
+
+def value_of(trigger: AnyTrigger, timezone: str) -> str:
+    """Seed 001's `schedule_value`: the expression, the milliseconds, or the time on the wall of its zone."""
+    if isinstance(trigger, Cron):
+        return trigger.expression
+    if isinstance(trigger, Interval):
+        return str(trigger.every_ms)
+    return _local(trigger.at, timezone).isoformat()
+
+
+def spoken_time(at: Instant, timezone: str) -> str:
+    """A time as one says it: "Monday 5 January 2026, 09:00 (Europe/Berlin)"."""
+    local = _local(at, timezone)
+    return f"{local:%A} {local.day} {local:%B %Y, %H:%M} ({timezone})"
+
+
+def _local(at: Instant, timezone: str) -> datetime:
+    return to_datetime(at).astimezone(zone(timezone))

@@ -1,0 +1,131 @@
+"""`bubblewrap`: the agent sees a read-only system, its own folder, and nothing else of the machine.
+
+Its own mounts, process ids, host name and, unless the network was asked for, no network. When Rota runs as root the
+sandbox is built with root's rights (so that it can show the agent its program wherever that lies) and entered as the
+group's own user; RLIMIT_NPROC binds everybody but root, in a user namespace of root too. Otherwise the sandbox is a
+user namespace, in which the number of processes counts for this run alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Final
+
+from rota.agents.runners.base import IsolationName, Limits, Order, Seat
+from rota.agents.runners.environment import environment_of, kernel_limits
+from rota.agents.runners.process import program_of
+from rota.errors import RunnerUnavailable
+
+__all__ = ["BubblewrapIsolation"]
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SETTINGS: Final = (
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/pki",
+    "/etc/ssl",
+)
+NETWORK_SETTINGS: Final = ("/etc/hosts", "/etc/resolv.conf")
+NEEDED: Final = ("bwrap", "prlimit", "setpriv")
+"""The programs that build the sandbox; the last two belong to util-linux."""
+# Enough to become another user inside, which gives them up.
+_TO_CHANGE_USER: Final = ("CAP_SETUID", "CAP_SETGID")
+
+
+class BubblewrapIsolation:
+    """A sandbox without a daemon and without an image."""
+
+    name: ClassVar[IsolationName] = "bubblewrap"
+
+    def order(self, command: tuple[str, ...], seat: Seat, limits: Limits) -> Order:
+        """bwrap, its mounts, then the limits inside, then the command."""
+        bwrap, prlimit, setpriv = (_tool(name) for name in NEEDED)
+        folder = str(seat.folder)
+        env = environment_of(seat, home=folder, temporary="/tmp")  # noqa: S108  # inside, /tmp is the run's own
+        program = program_of(command, env["PATH"])
+        argv = [
+            bwrap,
+            *_namespaces(seat),
+            *_mounts(seat, limits, program),
+            "--chdir",
+            folder,
+            "--",
+            *(() if seat.uid is None else _as_user(setpriv, seat.uid)),
+            prlimit,
+            f"--nproc={limits.processes}:{limits.processes}",
+            program,
+            *command[1:],
+        ]
+        return Order(
+            argv=tuple(argv),
+            env=env,
+            cwd="/",
+            limits=kernel_limits(limits, with_processes=False),
+            is_privileged=seat.uid is not None,
+            wrapper="bwrap",
+        )
+
+
+def _namespaces(seat: Seat) -> Iterator[str]:
+    yield from ("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts")
+    yield from ("--unshare-cgroup-try", "--hostname", "agent")
+    if seat.uid is None:
+        yield "--unshare-user"
+    else:
+        for capability in _TO_CHANGE_USER:
+            yield from ("--cap-add", capability)
+    if not seat.has_network:
+        yield "--unshare-net"
+
+
+def _mounts(seat: Seat, limits: Limits, program: str) -> Iterator[str]:
+    for path in SYSTEM:
+        if Path(path).is_symlink():
+            yield from ("--symlink", str(Path(path).readlink()), path)
+        elif Path(path).exists():
+            yield from ("--ro-bind", path, path)
+    for path in (*SETTINGS, *(NETWORK_SETTINGS if seat.has_network else ())):
+        yield from ("--ro-bind-try", path, path)
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
+    shown = tuple(dict.fromkeys((*_program_folders(program), *map(str, seat.read_only))))
+    yield from _ways_to(*shown, str(seat.folder))
+    for path in shown:
+        yield from ("--ro-bind", path, path)
+    yield from ("--bind", str(seat.folder), str(seat.folder))
+
+
+def _ways_to(*paths: str) -> Iterator[str]:
+    """The empty folders that lead to what is shown, which bwrap would make passable for nobody but its own user."""
+    parents = {parent for path in paths for parent in Path(path).parents if parent != Path("/")}
+    for parent in sorted(parents):
+        if not any(parent.is_relative_to(folder) for folder in (*SYSTEM, *paths)) and parent != Path("/tmp"):  # noqa: S108
+            yield from ("--perms", "0755", "--dir", str(parent))
+
+
+def _program_folders(program: str) -> Iterator[str]:
+    """Where the program lies, if the system's folders do not show it already."""
+    shown: list[Path] = [Path(folder) for folder in SYSTEM]
+    own = (sys.base_prefix, sys.prefix) if program == sys.executable else ()
+    for path in map(Path, (*own, program, str(Path(program).resolve()))):
+        # What lies below a folder that is shown is shown with it, and cannot be mounted again.
+        if not any(path.is_relative_to(folder) for folder in shown):
+            shown.append(path)
+            yield str(path)
+
+
+def _as_user(setpriv: str, uid: int) -> tuple[str, ...]:
+    return (setpriv, f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--")
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise RunnerUnavailable(f"The isolation 'bubblewrap' needs the program {name!r}. Install bubblewrap.")
+    return found

@@ -1,0 +1,122 @@
+"""Which isolation an agent gets: the strongest one that is present and works, and why not a stronger one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast, get_args
+
+from rota.agents.runners.base import Isolation, IsolationName
+from rota.agents.runners.bubblewrap import NEEDED, BubblewrapIsolation
+from rota.agents.runners.container import ContainerIsolation, Engine
+from rota.agents.runners.process import ProcessIsolation
+from rota.errors import RunnerUnavailable
+
+__all__ = ["Chosen", "Finding", "choose_isolation"]
+
+STRENGTH: Final[tuple[IsolationName, ...]] = ("container", "bubblewrap", "process")
+_PATIENCE: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What looking for one isolation found: it works, or the reason why not."""
+
+    name: IsolationName
+    isolation: Isolation | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The isolation that runs will have, and what was found on the way to it."""
+
+    isolation: Isolation
+    findings: tuple[Finding, ...]
+
+    @property
+    def words(self) -> str:
+        """One sentence for the log at start."""
+        passed = [f"{finding.name}: {finding.reason}" for finding in self.findings if finding.isolation is None]
+        because = f" ({'; '.join(passed)})" if passed else ""
+        return f"Agents run in the isolation {self.isolation.name!r}{because}."
+
+
+def choose_isolation(
+    *,
+    require: IsolationName | None = None,
+    image: str | None = None,
+    engine: Engine | None = None,
+    options: tuple[str, ...] = (),
+) -> Chosen:
+    """The strongest isolation that works here; with `require` that one or `RunnerUnavailable` with the reason.
+
+    It really tries: a program that is installed but not allowed to do its work is not present.
+    """
+    looks: dict[IsolationName, Callable[[], Finding]] = {
+        "container": lambda: _look_for_container(image, engine, options),
+        "bubblewrap": _look_for_bubblewrap,
+        "process": lambda: Finding("process", ProcessIsolation(), "always present"),
+    }
+    if require is not None and require not in looks:
+        raise RunnerUnavailable(f"The isolation {require!r} is unknown. Use one of: {', '.join(STRENGTH)}.")
+    findings: list[Finding] = []
+    for name in STRENGTH if require is None else (require,):
+        finding = looks[name]()
+        findings.append(finding)
+        if finding.isolation is not None:
+            return Chosen(finding.isolation, tuple(findings))
+    raise RunnerUnavailable(
+        f"The isolation {require!r} was asked for and is not to be had: {findings[-1].reason}"
+        " Install it, or set agents.isolation to another one."
+    )
+
+
+def _look_for_container(image: str | None, engine: Engine | None, options: tuple[str, ...]) -> Finding:
+    if image is None:
+        return Finding("container", None, "no agents.image is set, and a container needs one.")
+    engines = (engine,) if engine is not None else cast("tuple[Engine, ...]", get_args(Engine))
+    reasons: list[str] = []
+    for name in engines:
+        program = shutil.which(name)
+        if program is None:
+            reasons.append(f"{name} is not installed.")
+            continue
+        failed = _failure([program, *options, "image", "inspect", image])
+        if failed is None:
+            return Finding("container", ContainerIsolation(engine=name, image=image, options=options), f"{name} has it")
+        reasons.append(f"{name}: {failed}")
+    return Finding("container", None, " ".join(reasons))
+
+
+def _look_for_bubblewrap() -> Finding:
+    if sys.platform != "linux":
+        return Finding("bubblewrap", None, "it exists on Linux only.")
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        return Finding("bubblewrap", None, f"{', '.join(missing)} is not installed.")
+    user = () if os.geteuid() == 0 else ("--unshare-user",)
+    failed = _failure(
+        ["bwrap", *user, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--", "true"]
+    )
+    if failed is not None:
+        return Finding("bubblewrap", None, f"bwrap may not build a sandbox here: {failed}")
+    return Finding("bubblewrap", BubblewrapIsolation(), "it works")
+
+
+def _failure(argv: list[str]) -> str | None:
+    """Why a command failed; None if it did not."""
+    try:
+        done = subprocess.run(  # noqa: S603  # argv is built above, from the configuration alone
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: {error}"
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1][:300] if lines else f"exit code {done.returncode}"

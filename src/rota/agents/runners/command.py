@@ -1,0 +1,160 @@
+"""A runner for any program that reads a prompt and writes an answer: the built-in agent, or a command-line agent.
+
+The command is a list from the configuration, never a line for a shell. An inner list is optional: it is left out when
+one of its placeholders has no value, so that ["my-agent", ["--resume", "{sessionId}"]] resumes only what there is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from rota.agents.runners.base import AgentInput, Isolation, Limits, OnProgress, RunnerResult, RunRequest, Seat
+from rota.agents.runners.disk import is_larger_than
+from rota.agents.runners.output import Answer, AnswerReader, Spoken, is_session_id
+from rota.agents.runners.supervised import Ended, supervise
+from rota.clock import format_duration
+from rota.errors import InvalidConfig
+
+__all__ = ["CommandRunner", "Template", "filled"]
+
+Template = Sequence[str | Sequence[str]]
+"""Arguments, and lists of arguments that may be left out."""
+
+_PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
+_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone")
+_RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests|\b429\b|quota|overloaded", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRunner:
+    """Runs one command in one isolation."""
+
+    isolation: Isolation
+    command: Template
+    spoken: Spoken = "json"
+    """How it answers; with "text" whatever it prints is the result."""
+    hears: Spoken = "json"
+    """What it reads: the JSON object of `AgentInput`, or with "text" the prompt alone."""
+    disk_look_every: float = 2.0
+
+    async def run(self, request: RunRequest, on_progress: OnProgress | None = None) -> RunnerResult:
+        """The agent's answer."""
+        began = time.monotonic()
+        reader = AnswerReader(self.spoken, on_progress)
+        order = self.isolation.order(filled(self.command, request.input), request.seat, request.limits)
+        ended = await supervise(
+            order,
+            _spoken_to(request.input, self.hears),
+            request.limits,
+            reader.read,
+            is_too_big=_disk_look(request.seat, request.limits),
+            look_every=self.disk_look_every,
+        )
+        result = _result(ended, reader.answer(), request.limits)
+        return msgspec.structs.replace(
+            result, duration_ms=round((time.monotonic() - began) * 1_000), left_behind=ended.left_behind
+        )
+
+    async def output_of(self, command: tuple[str, ...], seat: Seat, limits: Limits) -> tuple[Ended, list[bytes]]:
+        """Run another command, a gate script say, in the same isolation; how it ended and its lines."""
+        lines: list[bytes] = []
+        order = self.isolation.order(command, seat, limits)
+        ended = await supervise(order, b"", limits, lines.append, is_too_big=_disk_look(seat, limits))
+        return ended, lines
+
+
+def filled(template: Template, given: AgentInput) -> tuple[str, ...]:
+    """The command's arguments with the placeholders of this run filled in."""
+    session = given.session_id if given.session_id is not None and is_session_id(given.session_id) else None
+    values = {"sessionId": session, "groupFolder": given.group_folder, "timezone": given.timezone}
+    found: list[str] = []
+    for part in template:
+        if isinstance(part, str):
+            found.append(_fill(part, values) or "")
+            continue
+        optional = [_fill(argument, values) for argument in part]
+        if None not in optional:
+            found += [argument for argument in optional if argument is not None]
+    return tuple(found)
+
+
+def _fill(argument: str, values: Mapping[str, str | None]) -> str | None:
+    """The argument with its placeholders filled in; None if one of them has no value."""
+    names = _PLACEHOLDER.findall(argument)
+    for name in names:
+        if name not in values:
+            known = ", ".join(f"{{{one}}}" for one in _PLACEHOLDERS)
+            raise InvalidConfig(
+                f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
+            )
+        if values[name] is None:
+            return None
+    return _PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument)
+
+
+def _spoken_to(given: AgentInput, hears: Spoken) -> bytes:
+    if hears == "json":
+        return msgspec.json.encode(given) + b"\n"
+    if given.data is None:
+        return given.prompt.encode("utf-8", "replace")
+    data = msgspec.json.encode(given.data).decode()
+    return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
+
+
+def _disk_look(seat: Seat, limits: Limits) -> Callable[[], bool]:
+    return partial(is_larger_than, seat.folder, limits.disk_bytes)
+
+
+def _result(ended: Ended, answer: Answer | None, limits: Limits) -> RunnerResult:
+    """What an ending and an answer mean together. An answer counts only if the agent ended by itself."""
+    match ended.cause:
+        case "wall":
+            limit = format_duration(limits.wall_ms)
+            return _failed("timeout", f"The agent ran longer than its limit of {limit} and was ended.")
+        case "output":
+            return _failed("output", f"The agent wrote more than {limits.output_bytes:,} bytes and was ended.")
+        case "disk":
+            return _failed("disk", f"The group's folder grew beyond {limits.disk_bytes:,} bytes; the agent was ended.")
+        case _:
+            return _answered(ended, answer)
+
+
+def _answered(ended: Ended, answer: Answer | None) -> RunnerResult:
+    if ended.not_started is not None:
+        advice = "The user that it runs as must be able to reach its folder and its program."
+        return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
+    if answer is not None and (answer.status == "error" or ended.is_clean):
+        return _of_answer(answer)
+    how = f"by signal {ended.signal}" if ended.signal is not None else f"with exit code {ended.exit_code}"
+    last = ended.errors.strip().splitlines()[-1:] or ["It said nothing on its standard error."]
+    what = "The agent ended without an answer," if answer is None else "The agent answered, but ended"
+    return _failed("crashed", f"{what} {how}. {last[0][:500]}", said=ended.errors)
+
+
+def _of_answer(answer: Answer) -> RunnerResult:
+    session = answer.new_session_id
+    kept = session if session is not None and is_session_id(session) else None
+    if answer.status == "error":
+        return replace_session(_failed("error", answer.error or "Unknown error"), kept)
+    result = answer.result
+    text = result if isinstance(result, str) or result is None else msgspec.json.encode(result).decode()
+    return RunnerResult(status="success", result=text, new_session_id=kept)
+
+
+def replace_session(result: RunnerResult, session: str | None) -> RunnerResult:
+    """The same result with the session that the agent went on in."""
+    return msgspec.structs.replace(result, new_session_id=session)
+
+
+def _failed(reason: str, error: str, said: str = "") -> RunnerResult:
+    limited = reason in ("error", "crashed") and _RATE_LIMITED.search(f"{error} {said[-2_000:]}") is not None
+    return msgspec.convert(
+        {"status": "error", "error": error, "reason": "rate_limited" if limited else reason}, RunnerResult
+    )

@@ -1,0 +1,87 @@
+"""`container`: docker, podman or Apple's `container`, with every limit that they know."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+from rota.agents.runners.base import IsolationName, Limits, Order, Seat
+from rota.agents.runners.environment import PASSED_ON, environment_of
+from rota.errors import InvalidConfig, RunnerUnavailable
+
+__all__ = ["HOME", "ContainerIsolation", "Engine", "container_name"]
+
+Engine = Literal["docker", "podman", "container"]
+
+HOME: Final = "/workspace/group"
+"""Where the group's folder is inside."""
+_IMAGE: Final = re.compile(r"[a-z0-9][a-z0-9._/:@-]{0,254}")
+_NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerIsolation:
+    """The agent in a container that exists for this run alone."""
+
+    name: ClassVar[IsolationName] = "container"
+
+    engine: Engine
+    image: str
+    options: tuple[str, ...] = ()
+    """Options of the engine itself, before `run`: ("--runtime", "runc"), for example."""
+
+    def __post_init__(self) -> None:
+        if not _IMAGE.fullmatch(self.image):
+            raise InvalidConfig(f"agents.image is {self.image!r}, which names no image. Use something like 'my-agent'.")
+
+    def order(self, command: tuple[str, ...], seat: Seat, limits: Limits) -> Order:
+        """`run --rm -i` with the limits, then the image, then the command inside it."""
+        program = shutil.which(self.engine)
+        if program is None:
+            raise RunnerUnavailable(
+                f"The isolation 'container' needs the program {self.engine!r}. Install it, or set agents.isolation."
+            )
+        name = container_name(seat.run_id)
+        argv = [program, *self.options, "run", "--rm", "-i", "--name", name, *self._limits(seat, limits)]
+        for key, value in self._environment(seat).items():
+            argv += ["--env", f"{key}={value}"]
+        argv += ["--volume", f"{seat.folder}:{HOME}:rw", "--workdir", HOME]
+        for path in seat.read_only:
+            argv += ["--volume", f"{path}:{path}:ro"]
+        return Order(
+            argv=(*argv, self.image, *command),
+            env=environment_of(seat, home=str(seat.folder), temporary="/tmp"),  # noqa: S108  # of the engine's client
+            cwd="/",
+            limits={"RLIMIT_CORE": 0},
+            is_privileged=True,
+            cleanup=((program, *self.options, "rm", "--force", name),),
+        )
+
+    def _limits(self, seat: Seat, limits: Limits) -> Iterator[str]:
+        yield from ("--memory", f"{limits.memory_bytes}", "--cpus", f"{limits.cpus:g}")
+        if self.engine == "container":
+            # Apple's engine gives each container a virtual machine of its own and knows none of the switches below.
+            return
+        yield from ("--network", "bridge" if seat.has_network else "none")
+        yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only")
+        yield from ("--pids-limit", str(limits.processes), "--memory-swap", str(limits.memory_bytes))
+        yield from ("--tmpfs", f"/tmp:rw,nosuid,nodev,size={limits.temporary_bytes}")  # noqa: S108
+        # Each named: what is left out the engine raises as far as it can, and fails where it may not.
+        for name, most in (("fsize", limits.file_bytes), ("nofile", limits.open_files), ("nproc", limits.processes)):
+            yield from ("--ulimit", f"{name}={most}:{most}")
+        yield from ("--ulimit", "core=0:0", "--pull", "never", "--log-driver", "none")
+        if seat.uid is not None:
+            yield from ("--user", f"{seat.uid}:{seat.uid}")
+
+    def _environment(self, seat: Seat) -> dict[str, str]:
+        """Inside, the image's own PATH and locale count."""
+        found = environment_of(seat, home=HOME, temporary="/tmp")  # noqa: S108
+        return {key: value for key, value in found.items() if key not in PASSED_ON or key in seat.environment}
+
+
+def container_name(run_id: str) -> str:
+    """The name of a run's container: letters, digits, dots, dashes and underscores."""
+    return f"rota-{_NAME.sub('-', run_id)[:100]}"

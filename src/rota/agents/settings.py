@@ -1,0 +1,93 @@
+"""The settings of scheduled agents: one table of defaults."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rota.agents.guard import Rules
+from rota.agents.runners.base import IsolationName, Limits
+from rota.agents.runners.choose import Chosen, choose_isolation
+from rota.agents.runners.command import CommandRunner, Template
+from rota.agents.runners.container import Engine
+from rota.agents.runners.output import Spoken
+from rota.clock import SECOND, Millis
+
+__all__ = ["ECHO", "AgentSettings"]
+
+ECHO: Final = Path(__file__).with_name("echo.py")
+_UID_BASE: Final = 1_900_000_000
+# The kernel's largest user id is far above; distributions and container managers hand out none from here on.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """Everything that is configured for agents. The defaults run the built-in echo agent."""
+
+    groups_dir: Path = Path("groups")
+    timezone: str = "UTC"
+    isolation: IsolationName | None = None
+    """The one to insist on; None takes the strongest that is present."""
+    engine: Engine | None = None
+    image: str | None = None
+    engine_options: tuple[str, ...] = ()
+    command: Template = (sys.executable, "-I", "-S", str(ECHO))
+    spoken: Spoken = "json"
+    hears: Spoken = "json"
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    pass_on: tuple[str, ...] = ()
+    """Further variables of Rota's own environment that agents see."""
+    read_only: tuple[Path, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    gate_ms: Millis = 30 * SECOND
+    gate_bytes: int = 1_048_576
+    uid_base: int | None = _UID_BASE
+    """When Rota runs as root: group n runs as user `uid_base + n`. None keeps root, which no process limit binds."""
+    rules: Rules = field(default_factory=Rules)
+    max_failures: int = 5
+    """Failed runs in a row after which a schedule is paused and its owner told; 0 never."""
+    concurrency: int = 5
+
+    def uid_of(self, number: int) -> int | None:
+        """The user that a group's agents run as; None: Rota's own."""
+        if self.uid_base is None or os.geteuid() != 0:
+            return None
+        return self.uid_base + number
+
+    def variables(self) -> dict[str, str]:
+        """What is added to an agent's environment."""
+        own: Mapping[str, str] = os.environ
+        return {**{name: own[name] for name in self.pass_on if name in own}, **self.environment}
+
+    def visible(self) -> tuple[Path, ...]:
+        """What a sandbox shows beside the system and the group's folder."""
+        return (*self.read_only, ECHO) if str(ECHO) in self.command else self.read_only
+
+    def choose(self) -> Chosen:
+        """The isolation that runs will have."""
+        return choose_isolation(
+            require=self.isolation, image=self.image, engine=self.engine, options=self.engine_options
+        )
+
+    def runner(self, chosen: Chosen) -> CommandRunner:
+        """What runs agents in it."""
+        return CommandRunner(isolation=chosen.isolation, command=self.command, spoken=self.spoken, hears=self.hears)
+
+    def type_settings(self) -> dict[str, object]:
+        """The settings of the task type `agent`.
+
+        The run's own limit lies below the type's timeout, so that an agent that takes too long is ended by its
+        runner, which says more.
+        """
+        whole = self.limits.wall_ms + self.gate_ms + 2 * self.limits.grace_ms + 60 * SECOND
+        return {
+            "description": "Scheduled agents: a prompt, run in isolation for a group.",
+            "timeout": whole / SECOND,
+            "max_retries": 1,
+            "retry": {"base": "60s", "factor": 2.0, "max": "1h"},
+            "concurrency": self.concurrency,
+        }

@@ -1,0 +1,98 @@
+"""A real container, where an engine can run one: an image of one static program, made here and removed again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from rota.agents.runners import AgentInput, CommandRunner, ContainerIsolation, Limits, RunRequest, Seat
+from rota.agents.settings import AgentSettings
+
+ANSWER = """'{"status": "success", "result": "done"}'"""
+SMALL = Limits(wall_ms=20_000, grace_ms=500, memory_bytes=64 * 1_048_576, processes=20, file_bytes=1_048_576)
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Generator[ContainerIsolation]:
+    busybox = shutil.which("busybox")
+    if shutil.which("podman") is None or busybox is None:
+        pytest.skip("No podman or no static busybox here: the exact argv is checked in test_argv.py instead.")
+    tar = tmp_path_factory.mktemp("image") / "root.tar"
+    with tarfile.open(tar, "w") as archive:
+        archive.add(busybox, "bin/busybox")
+        for folder in ("tmp", "proc", "sys", "dev", "etc", "workspace/group"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+    image = f"rota-test-{os.getpid()}"
+    made = run("podman", "import", str(tar), image)
+    if made.returncode != 0:
+        pytest.skip(f"podman cannot make an image here: {made.stderr.strip()[-200:]}")
+    try:
+        yield _working(image)
+    finally:
+        run("podman", "rmi", "--force", image)
+
+
+def _working(image: str) -> ContainerIsolation:
+    reason = ""
+    for options in ((), ("--runtime", "/usr/sbin/runc")):
+        limits = ("--ulimit", "nofile=64:64", "--ulimit", "nproc=64:64", "--network", "none")
+        tried = run("podman", *options, "run", "--rm", *limits, image, "/bin/busybox", "true")
+        if tried.returncode == 0:
+            return ContainerIsolation(engine="podman", image=image, options=options)
+        reason = tried.stderr.strip()[-200:]
+    pytest.skip(f"podman cannot run a container here: {reason}")
+
+
+def request_for(folder: Path, limits: Limits = SMALL) -> RunRequest:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    uid = AgentSettings().uid_of(4_711)
+    if uid is not None:
+        os.chown(folder, uid, uid)
+    seat = Seat(folder=folder, run_id=f"container-{os.getpid()}-{time.monotonic_ns()}", uid=uid)
+    return RunRequest(seat=seat, input=AgentInput(prompt="x", group_folder="g", chat_jid="x"), limits=limits)
+
+
+def shell(container: ContainerIsolation, script: str) -> CommandRunner:
+    return CommandRunner(isolation=container, command=("/bin/busybox", "sh", "-c", script))
+
+
+async def test_an_agent_answers_from_a_container(container: ContainerIsolation, groups_dir: Path) -> None:
+    script = f"""/bin/busybox cat > seen; /bin/busybox echo {ANSWER}"""
+    result = await shell(container, script).run(request_for(groups_dir / "g"))
+    assert (result.status, result.result) == ("success", "done"), result.error
+    assert '"prompt":"x"' in (groups_dir / "g" / "seen").read_text()
+
+
+async def test_a_container_writes_only_to_its_folder_and_to_nobody(
+    container: ContainerIsolation, groups_dir: Path
+) -> None:
+    script = (
+        "/bin/busybox touch /planted || touch_failed=1; "
+        "/bin/busybox ls /sys/class/net > net; "
+        f'[ "$touch_failed" = 1 ] && /bin/busybox echo {ANSWER}'
+    )
+    result = await shell(container, script).run(request_for(groups_dir / "g"))
+    assert result.status == "success", result.error
+    assert (groups_dir / "g" / "net").read_text().split() == ["lo"]
+
+
+async def test_a_container_that_goes_on_for_ever_is_removed(container: ContainerIsolation, groups_dir: Path) -> None:
+    limits = Limits(wall_ms=2_000, grace_ms=300, memory_bytes=64 * 1_048_576, processes=20)
+    request = request_for(groups_dir / "g", limits)
+    result = await shell(container, "while true; do /bin/busybox sleep 1; done").run(request)
+    assert (result.status, result.reason) == ("error", "timeout")
+    left = run("podman", *container.options, "ps", "--all", "--format", "{{.Names}}")
+    assert request.seat.run_id not in left.stdout

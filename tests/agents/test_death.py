@@ -1,0 +1,102 @@
+"""`kill -9` of the program that runs agents: the agent is gone, the run is `lost`, the schedule goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rota import Rota
+from rota.agents import AgentSettings, Caller, Limits, install_agents
+
+PROGRAM = """
+import asyncio, sys
+from collections.abc import Callable
+from pathlib import Path
+from rota import Rota
+from rota.agents import AgentSettings, Limits, install_agents
+
+url, groups, python, code = sys.argv[1:]
+app = Rota(url, lease="3s", sweep_interval="200ms")
+install_agents(app, AgentSettings(
+    groups_dir=Path(groups), isolation="process", command=(python, "-c", code), limits=Limits(grace_ms=500)))
+asyncio.run(app.run())
+"""
+# Each copy writes a file of its own while it lives, and ignores the polite request to end.
+AGENT = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open('pid-%d' % os.getpid(), 'w').close()
+time.sleep(300)
+"""
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(path.name.removeprefix("pid-")) for path in folder.glob("pid-*")]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # a process table has no event
+            await asyncio.sleep(0.02)
+
+
+async def start(url: str, groups_dir: Path, python: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, url, str(groups_dir), python, AGENT, start_new_session=True
+    )
+
+
+async def test_killing_rota_ends_the_agent_and_the_schedule_goes_on(
+    tmp_path: Path, groups_dir: Path, python: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF"
+    ann = Caller.person("ann")
+    settings = AgentSettings(groups_dir=groups_dir, isolation="process", limits=Limits())
+    app = Rota(url)
+    agents = install_agents(app, settings)
+    async with app:
+        await (await agents.groups()).add("family")
+        made = await agents.schedule_task(
+            ann, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
+        )
+        await agents.run_task(ann, made.id)
+
+    folder = groups_dir / "family"
+    programs = [await start(url, groups_dir, python)]
+    try:
+        await until(lambda: pids(folder))
+        (agent,) = pids(folder)
+        programs.append(await start(url, groups_dir, python))  # stands by, and must not take the run over too early
+        os.kill(programs[0].pid, signal.SIGKILL)
+        await programs[0].wait()
+        killed_at = time.monotonic()
+        await until(lambda: not is_alive(agent))
+        assert time.monotonic() - killed_at < 3, "gone before anybody else may take the run over"
+
+        await until(lambda: len(pids(folder)) == 2)
+        assert [pid for pid in pids(folder) if is_alive(pid)] == [pid for pid in pids(folder) if pid != agent]
+        async with app:
+            rows = (await agents.task_history(ann, made.id)).items
+            assert [row["status"] for row in rows] == ["lost"]
+            (running,) = await agents.running(ann)
+            assert running.token == 2
+    finally:
+        for process in programs:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    await until(lambda: not any(is_alive(pid) for pid in pids(folder)))

@@ -1,0 +1,263 @@
+"""Agents that misbehave, for real: they are contained, cleaned up, and nobody else is late for it.
+
+Small limits keep the tests safe for the machine that they run on. The number of processes is bounded by RLIMIT_NPROC,
+which does not bind root: when the tests run as root, the agents run as a user of their group's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.agents.runners import (
+    AgentInput,
+    CommandRunner,
+    Isolation,
+    Limits,
+    RunnerResult,
+    RunRequest,
+    Seat,
+)
+from rota.agents.runners.environment import MARKER
+from rota.agents.settings import AgentSettings
+
+SMALL = Limits(
+    wall_ms=8_000,
+    grace_ms=300,
+    output_bytes=200_000,
+    memory_bytes=256 * 1_048_576,
+    processes=40,
+    file_bytes=1_048_576,
+    disk_bytes=5 * 1_048_576,
+    temporary_bytes=4 * 1_048_576,
+)
+ANSWER = "import json; print(json.dumps({'status': 'success', 'result': %s}), flush=True)"
+
+
+class Cell:
+    """One group's folder and the way to run a line of Python in it."""
+
+    def __init__(self, isolation: Isolation, python: str, folder: Path, uid: int | None) -> None:
+        self.isolation = isolation
+        self.python = python
+        self.folder = folder
+        self.uid = uid
+        self.run_id = f"escape-{os.getpid()}-{time.monotonic_ns()}"
+
+    async def run(self, code: str, limits: Limits = SMALL, *, has_network: bool = False) -> RunnerResult:
+        runner = CommandRunner(isolation=self.isolation, command=(self.python, "-c", code), disk_look_every=0.05)
+        seat = Seat(folder=self.folder, run_id=self.run_id, uid=self.uid, has_network=has_network)
+        given = AgentInput(prompt="misbehave", group_folder=self.folder.name, chat_jid="x")
+        return await runner.run(RunRequest(seat=seat, input=given, limits=limits))
+
+    def alive(self) -> list[str]:
+        """The processes that still carry this run's name in their environment, or belong to its user."""
+        found: list[str] = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                is_marked = f"{MARKER}={self.run_id}".encode() in (path / "environ").read_bytes().split(b"\0")
+                is_users = self.uid is not None and path.stat().st_uid == self.uid
+                is_zombie = (path / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if (is_marked or is_users) and not is_zombie:
+                found.append(command)
+        return found
+
+
+@pytest.fixture
+def new_cell(isolation: Isolation, python: str, groups_dir: Path) -> Callable[[str], Cell]:
+    numbers = iter(range(1, 100))
+
+    def make(name: str) -> Cell:
+        folder = groups_dir / name
+        folder.mkdir(mode=0o700)
+        uid = AgentSettings().uid_of(os.getpid() % 50_000 * 10 + next(numbers))
+        if uid is not None:
+            os.chown(folder, uid, uid)
+        return Cell(isolation, python, folder, uid)
+
+    return make
+
+
+@pytest.fixture
+def cell(new_cell: Callable[[str], Cell]) -> Cell:
+    return new_cell("hostile")
+
+
+async def test_a_fork_bomb_ends_and_another_group_is_on_time(new_cell: Callable[[str], Cell]) -> None:
+    hostile, other = new_cell("hostile"), new_cell("other")
+    bomb = "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.01)"
+    limits = Limits(wall_ms=1_500, grace_ms=200, processes=40)
+
+    async def neighbour() -> tuple[RunnerResult, float]:
+        await asyncio.sleep(0.5)  # the bomb has gone off by then
+        began = time.monotonic()
+        result = await other.run("import os; os.waitpid(os.fork() or os._exit(0), 0)\n" + ANSWER % "'on time'")
+        return result, time.monotonic() - began
+
+    if hostile.uid is None and hostile.isolation.name == "process":
+        pytest.skip("Without root, a plain process shares its user's number of processes with everybody: bubblewrap.")
+    bombed, (result, took) = await asyncio.gather(hostile.run(bomb, limits), neighbour())
+    assert (bombed.status, bombed.reason) == ("error", "timeout")
+    assert (result.status, result.result) == ("success", "on time")
+    assert took < 5
+    assert hostile.alive() == []
+
+
+async def test_endless_output_is_cut_off(cell: Cell) -> None:
+    began = time.monotonic()
+    result = await cell.run("while True: print('x' * 10_000)")
+    assert (result.status, result.reason) == ("error", "output")
+    assert time.monotonic() - began < 7, "not only when its time was up"
+    assert cell.alive() == []
+
+
+async def test_endless_errors_are_cut_off_too(cell: Cell) -> None:
+    result = await cell.run("import sys\nwhile True: sys.stderr.write('x' * 10_000)")
+    assert (result.status, result.reason) == ("error", "output")
+
+
+async def test_a_file_of_ten_gigabytes_stops_at_the_limit(cell: Cell) -> None:
+    result = await cell.run(
+        "with open('big', 'wb') as file:\n    for _ in range(10_240): file.write(b'x' * 1_048_576)\n" + ANSWER % "1"
+    )
+    assert (result.status, result.reason) == ("error", "crashed")
+    assert (cell.folder / "big").stat().st_size <= SMALL.file_bytes
+
+
+async def test_ten_gigabytes_in_many_files_stop_at_the_limit_of_the_folder(cell: Cell) -> None:
+    code = (
+        "import time\nfor n in range(10_240):\n"
+        "    open('part%d' % n, 'wb').write(b'x' * 1_000_000)\n    time.sleep(0.01)\n" + ANSWER % "1"
+    )
+    result = await cell.run(code)
+    assert (result.status, result.reason) == ("error", "disk")
+    used = sum(path.stat().st_size for path in cell.folder.iterdir())
+    assert used < 20 * SMALL.disk_bytes, "it was ended soon after"
+    assert cell.alive() == []
+
+
+async def test_memory_ends_at_the_limit(cell: Cell) -> None:
+    result = await cell.run("x = bytearray(1_000 * 1_048_576)\n" + ANSWER % "len(x)")
+    assert (result.status, "MemoryError" in (result.error or "")) == ("error", True)
+
+
+async def test_what_lies_outside_the_folder_cannot_be_read(cell: Cell, tmp_path: Path) -> None:
+    if cell.uid is None and cell.isolation.name == "process":
+        pytest.skip("Without root, a plain process reads what its user may read: the docs say so. Use bubblewrap.")
+    secret = tmp_path / "id_ed25519"
+    secret.write_text("the key")
+    secret.chmod(0o600)
+    other = cell.folder.parent / "neighbour"
+    other.mkdir(mode=0o700)
+    (other / "note").write_text("private")
+    for path in (secret, other / "note", Path("/etc/shadow")):
+        result = await cell.run(f"open({str(path)!r}).read()\n" + ANSWER % "'read'")
+        assert result.status == "error"
+        assert "PermissionError" in (result.error or "") or "FileNotFoundError" in (result.error or "")
+    for path in (tmp_path / "planted", Path("/usr/planted"), Path("/etc/planted")):
+        result = await cell.run(f"open({str(path)!r}, 'w').write('x')\n" + ANSWER % "'written'")
+        assert result.status == "error"
+        assert not path.exists()
+
+
+async def test_a_sandbox_shows_neither_the_home_nor_other_processes(cell: Cell) -> None:
+    if cell.isolation.name == "process":
+        pytest.skip("A plain process hides nothing: that is what a sandbox is for.")
+    seen = "[sorted(os.listdir('/')), [p for p in os.listdir('/proc') if p.isdigit()], os.listdir('/dev')]"
+    result = await cell.run("import os\n" + ANSWER % seen)
+    assert result.result is not None
+    root, processes, devices = json.loads(result.result)
+    assert "root" not in root
+    assert "home" not in root
+    assert len(processes) <= 4
+    assert "sda" not in devices
+    assert "vda" not in devices
+
+
+async def test_a_daemon_that_leaves_its_session_is_ended(cell: Cell) -> None:
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.environ.clear()\n        os.execv('/bin/sleep', ['sleep', '300'])\n    os._exit(0)\n"
+        "os.wait()\n" + ANSWER % "'gone'"
+    )
+    began = time.monotonic()
+    result = await cell.run(code)
+    assert result.status == "success"
+    # A sandbox has process ids of its own: the kernel may have ended everything in it before anybody counts.
+    assert result.left_behind in ((1,) if cell.isolation.name == "process" else (0, 1))
+    assert time.monotonic() - began < 6, "nobody waits for a daemon that holds the output open"
+    assert cell.alive() == []
+
+
+async def test_ignoring_the_request_to_end_does_not_help(cell: Cell) -> None:
+    code = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
+    began = time.monotonic()
+    result = await cell.run(code, Limits(wall_ms=500, grace_ms=200))
+    assert (result.status, result.reason) == ("error", "timeout")
+    assert time.monotonic() - began < 6
+    assert cell.alive() == []
+
+
+async def test_a_request_to_end_is_heard_first(cell: Cell) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_):\n    open('ended', 'w').write('politely')\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\nopen('ready', 'w').close()\ntime.sleep(300)"
+    )
+    result = await cell.run(code, Limits(wall_ms=1_500, grace_ms=5_000))
+    assert result.reason == "timeout"
+    assert (cell.folder / "ended").read_text() == "politely"
+
+
+async def test_cancelling_the_run_ends_the_agent(cell: Cell) -> None:
+    running = asyncio.create_task(cell.run("import time\nopen('ready', 'w').close()\ntime.sleep(300)"))
+    async with asyncio.timeout(10):
+        while not (cell.folder / "ready").exists():  # noqa: ASYNC110  # a folder has no event
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert cell.alive() == []
+
+
+async def test_there_is_no_network_unless_asked_for(cell: Cell) -> None:
+    if cell.isolation.name == "process":
+        pytest.skip("A plain process has the machine's network: that is what a sandbox is for.")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\n" + ANSWER % "'connected'"
+        assert (await cell.run(code)).status == "error"
+        assert (await cell.run(code, has_network=True)).result == "connected"
+
+
+async def test_the_environment_holds_nothing_of_rotas_own(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hunter2")
+    result = await cell.run("import os\n" + ANSWER % "dict(os.environ)")
+    assert result.result is not None
+    seen = json.loads(result.result)
+    assert "hunter2" not in str(seen)
+    assert set(seen) <= {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "HOME", "TMPDIR", "TZ", MARKER, "PWD"}
+    assert (seen["HOME"], seen["TZ"]) == (str(cell.folder), "UTC")
+
+
+async def test_it_gains_no_privileges_and_leads_its_own_session(cell: Cell) -> None:
+    code = (
+        "import os\nstatus = dict(l.split(':\\t', 1) for l in open('/proc/self/status').read().splitlines())\n"
+        + ANSWER % "[status['NoNewPrivs'], status['CapEff'], os.getuid(), os.getcwd(), os.getsid(0) != 0]"
+    )
+    result = await cell.run(code)
+    assert result.result is not None
+    no_new, capabilities, uid, cwd, _ = json.loads(result.result)
+    assert (no_new, int(capabilities, 16), cwd) == ("1", 0, str(cell.folder))
+    assert uid != 0
