@@ -6,16 +6,31 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format conformance chaos bench docs clean
+.PHONY: help run demo test check format browser conformance chaos bench docs clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/run.stamp ## Set everything up and watch Rota work (the demo, about 20 seconds)
+run: $(VENV)/run.stamp ## Set everything up and start the service: dashboard, API, worker
+	@$(BIN)/rota up
+
+demo: $(VENV)/run.stamp ## Watch Rota work: users, a killed worker, a cron job, a dead letter (20 seconds)
 	@$(BIN)/rota demo
 
-test: $(VENV)/dev.stamp ## Set everything up and run all tests
+test: $(VENV)/dev.stamp browser ## Set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+# The dashboard is tested in a real browser. Where there is none its tests are skipped, or fail if CI is set.
+browser: ## Find a Chromium for the tests of the dashboard, or install Debian's
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then \
+		:; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing chromium for the tests of the dashboard ..."; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
+			echo "Chromium could not be installed: the tests of the dashboard are skipped, and fail in CI."; \
+	else \
+		echo "There is no chromium here: the tests of the dashboard are skipped. Get it: sudo apt-get install chromium"; \
+	fi
 
 check: $(VENV)/dev.stamp ## Format, lint and strict types, changing nothing
 	$(BIN)/ruff format --check .

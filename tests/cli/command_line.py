@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -14,7 +18,7 @@ from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
 
-__all__ = ["CallRota", "Said", "claim", "dead_letter", "with_store"]
+__all__ = ["CallRota", "Said", "claim", "dead_letter", "serving", "until", "with_store"]
 
 T = TypeVar("T")
 
@@ -80,3 +84,24 @@ def dead_letter(name: str = "export", *keys: str) -> None:
             await store.settle([lost])
 
     with_store(work)
+
+
+@contextmanager
+def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
+    """A command that serves, as a process, for the length of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rota.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
+        time.sleep(0.05)

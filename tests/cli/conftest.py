@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import structlog
 
 # Test modules are imported by file, not by path: what they share must be found.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,12 +20,15 @@ from rota.cli import main
 
 
 @pytest.fixture(autouse=True)
-def _quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     for name in list(os.environ):
         if name.startswith("ROTA_") or name in ("TZ", "TIMEZONE"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
+    yield
+    # A command that logs has sent the log to this test's stderr, which is gone now.
+    structlog.reset_defaults()
 
 
 @pytest.fixture

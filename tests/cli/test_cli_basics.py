@@ -20,7 +20,10 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
     said = rota("--help")
 
     assert said.code == 0
-    for word in ("up", "worker", "task", "type", "schedule", "run", "dlq", "config", "doctor", "demo"):
+    for word in (
+        *("up", "worker", "top", "task", "type", "schedule", "run", "dlq", "queue", "instance", "user", "token"),
+        *("audit", "alert", "config", "doctor", "openapi", "migrate", "demo"),
+    ):
         assert f" {word} " in said.out
     for line in (
         "0  done",
@@ -34,7 +37,12 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["up", "worker", "doctor", "demo", "task ls", "schedule add", "schedule explain", "dlq redrive", "run show"]
+    "path",
+    [
+        *("up", "worker", "top", "doctor", "demo", "openapi", "task ls", "task explain", "task schedule", "task pause"),
+        *("type limit", "schedule add", "schedule explain", "dlq redrive", "run show", "user erase", "token add"),
+        *("audit ls", "alert test", "queue ls", "instance ls"),
+    ],
 )
 def test_every_command_explains_itself(rota: CallRota, path: str) -> None:
     said = rota(*path.split(), "--help")

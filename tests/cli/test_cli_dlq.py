@@ -78,7 +78,7 @@ def test_a_terminal_is_asked_first(rota: CallRota, monkeypatch: pytest.MonkeyPat
         questions.append(question)
         return False
 
-    monkeypatch.setattr("rota.cli.dead_letters.is_person", lambda: True)
+    monkeypatch.setattr("rota.cli.bulk.is_person", lambda: True)
     monkeypatch.setattr(typer, "confirm", no)
 
     assert rota("dlq", "purge", "--all").out == "Nothing was changed.\n"

@@ -79,3 +79,61 @@ def test_enabling_makes_the_series_of_a_type_on_a_schedule(rota: CallRota) -> No
     assert rota("task", "ls", "--type", "nightly", "--json").json["items"] == []
     rota("type", "enable", "nightly")
     assert rota("task", "show", "nightly", "--json").json["status"] == "pending"
+
+
+def test_freeze_drain_and_thaw(rota: CallRota) -> None:
+    frozen = rota("type", "freeze", "memory_compression", "--json").json
+    taken = rota("task", "touch", "memory_compression", "--user", "u", "--json").json
+    both = rota("type", "drain", "memory_compression", "--json").json
+    refused = rota("task", "touch", "memory_compression", "--user", "v", "--json").json
+    thawed = rota("type", "thaw", "memory_compression", "--json").json
+
+    assert (frozen["state"], frozen["overrides"]) == ("frozen", {"frozen": True})
+    assert taken["outcome"] == "created"
+    assert both["state"] == "frozen and draining"
+    assert refused["outcome"] == "disabled"
+    assert (thawed["state"], thawed["overrides"]) == ("on", {})
+
+
+def test_limits_are_set_over_the_configuration_and_taken_back(rota: CallRota) -> None:
+    limits = ("--concurrency", "2", "--rate", "0.5", "--burst", "3", "--max-pending", "10")
+
+    limited = rota("type", "limit", "agent", *limits, "--json").json
+    cleared = rota("type", "limit", "agent", "--clear", "--json").json
+
+    assert limited["overrides"] == {
+        "concurrency": 2,
+        "max_pending": 10,
+        "rate_limit": {"rate": 0.5, "burst": 3},
+    }
+    assert limited["settings"]["max_pending"] == 10
+    assert cleared["overrides"] == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Which limits?"),
+        (("--rate", "1", "--clear"), "Which limits?"),
+        (("--burst", "2"), "needs --rate"),
+        (("--concurrency", "0"), "concurrency"),
+        (("--rate", "-1"), "rate"),
+    ],
+)
+def test_limits_that_cannot_be_are_2(rota: CallRota, arguments: tuple[str, ...], words: str) -> None:
+    said = rota("type", "limit", "agent", *arguments, "--json")
+
+    assert said.code == 2
+    assert words in said.error["message"]
+
+
+def test_queues(rota: CallRota) -> None:
+    rota("task", "schedule", "agent", "--delay", "1h")
+    rota("type", "limit", "agent", "--rate", "2")
+    rota("type", "freeze", "agent")
+
+    (queue,) = rota("queue", "ls", "--json").json["items"]
+
+    assert (queue["task_type"], queue["state"], queue["pending"], queue["rate"]) == ("agent", "frozen", 1, 2.0)
+    assert queue["due_at"] is not None
+    assert "FIRST DUE" in rota("queue", "ls").out

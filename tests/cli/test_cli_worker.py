@@ -1,4 +1,4 @@
-"""`rota worker` and `rota up`, as processes: they serve, and stop when told."""
+"""`rota worker`, as a process: it runs tasks, and stops when told."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import CallRota
+from command_line import CallRota, serving, until
 
 PROJECT = """
 from rota import Rota
@@ -38,25 +35,6 @@ def _project(tmp_path: Path) -> None:
     (tmp_path / "project.py").write_text(PROJECT)
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "needy.py").write_text("import no_such_library")
-
-
-@contextmanager
-def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rota.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
-        time.sleep(0.05)
 
 
 def alive(rota: CallRota) -> bool:
@@ -90,22 +68,6 @@ def test_the_log_of_a_failure_keeps_secrets(rota: CallRota) -> None:
 
     assert "ValueError: no" in err
     assert "hunter2" not in err
-
-
-def test_up_without_an_app_does_the_upkeep(rota: CallRota) -> None:
-    with serving("up", "--json") as process:
-        until(lambda: alive(rota), "the worker is listed")
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
-
-    assert (process.returncode, out) == (0, "")
-    assert any(json.loads(line)["event"] == "worker started" for line in err.splitlines())
-
-
-def test_up_says_that_it_runs_nothing() -> None:
-    with serving("up") as process:
-        assert process.stderr is not None
-        assert "runs no tasks" in process.stderr.readline()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +107,7 @@ def test_bad_input_is_2(arguments: tuple[str, ...], words: str) -> None:
 def test_a_worker_that_may_not_work(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROTA_SCHEDULER__ENABLED", "false")
 
-    said = rota("up")
+    said = rota("worker", "--app", "project:app")
 
     assert said.code == 2
     assert "scheduler.enabled is false (environment ROTA_SCHEDULER__ENABLED)" in said.err
@@ -153,7 +115,7 @@ def test_a_worker_that_may_not_work(rota: CallRota, monkeypatch: pytest.MonkeyPa
 
 def test_a_missing_server_is_3() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "rota.cli", "up", "--store", "postgresql://127.0.0.1:1/x"],
+        [sys.executable, "-m", "rota.cli", "worker", "--app", "project:app", "--store", "postgresql://127.0.0.1:1/x"],
         capture_output=True,
         check=False,
         text=True,

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from rota.cli import main
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -20,21 +25,43 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+def programs() -> dict[str, str]:
+    """The programs, by the file that their first line names."""
+    return {block.partition("\n")[0].removeprefix("# "): block for block in blocks("python")}
+
+
+def test_every_program_is_run_here() -> None:
+    assert set(programs()) == {"assistant.py", "chat.py"}
+
+
 def test_the_program_does_what_its_comments_say(tmp_path: Path) -> None:
-    (program,) = blocks("python")
-    (tmp_path / "assistant.py").write_text(program)
+    (tmp_path / "assistant.py").write_text(programs()["assistant.py"])
     said = run([sys.executable, "assistant.py"], tmp_path).splitlines()
     assert said == ["coalesced 9", "compressing the memory of u1 on phone", "1 run"]
 
 
-def test_the_schedule_commands_work(tmp_path: Path) -> None:
-    """On the store that the README's program has made, with a type that a schedule may be made for."""
+def test_the_application_answers(tmp_path: Path) -> None:
+    client = (
+        "from starlette.testclient import TestClient\n"
+        "from chat import api\n"
+        "with TestClient(api, base_url='http://localhost') as client:\n"
+        "    print(client.post('/messages?user=ada').json(), client.get('/rota/healthz').status_code)\n"
+    )
+    (tmp_path / "chat.py").write_text(programs()["chat.py"])
+    said = run([sys.executable, "-c", client], tmp_path)
+    assert said.splitlines()[-1] == "{'upkeep': 'created'} 200"
+    assert (tmp_path / "chat.token").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the page, on a store with a type that a schedule may be made for."""
     app = "from rota import Rota\napp = Rota('sqlite:///rota.db')\n@app.task\nasync def report(payload): ...\n"
     connect = "import asyncio\nasync def main():\n    async with app: pass\nasyncio.run(main())\n"
     run([sys.executable, "-c", app + connect], tmp_path)
+    monkeypatch.chdir(tmp_path)
     commands = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("rota ")]
-    assert len(commands) >= 5
+    assert len(commands) >= 12
     for line in commands:
-        if not line.startswith("rota worker"):
-            arguments = re.findall(r"'[^']*'|\"[^\"]*\"|\S+", line)[1:]
-            run([sys.executable, "-m", "rota.cli", *(argument.strip("'\"") for argument in arguments)], tmp_path)
+        words = shlex.split(line, comments=True)[1:]
+        if words[0] not in ("up", "worker"):
+            assert main(words) == 0, line

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from rota.answers import TaskDetails
-from rota.cli.invocation import Cli
+from rota.cli.bulk import DryRunOption, YesOption, is_agreed
+from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
+from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
 from rota.cli.target import Target, find_task, known_type, name_of
-from rota.cli.tasks import CursorOption, LimitOption, TypeOption
-from rota.core.outcome import Answer
 from rota.core.task import Event, Identity, TaskStatus
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
-from rota.stores.base import DEFAULT_PAGE, MAX_GROUP, MAX_PAGE, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Store, TaskQuery
 
-__all__ = ["is_person", "ls", "purge", "redrive"]
+__all__ = ["ls", "purge", "redrive"]
 
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TYPE/KEY]...", help="The tasks, as `dlq ls` prints them; with --type, their keys alone."),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter, or every one of --type.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")]
 
 _COLUMNS: Final = (
     Column("TASK", "name"),
@@ -39,13 +36,23 @@ _COLUMNS: Final = (
 
 
 async def ls(
-    cli: Cli, task_type: TypeOption = None, limit: LimitOption = DEFAULT_PAGE, cursor: CursorOption = None
+    cli: Cli,
+    task_type: TypeOption = None,
+    search: SearchOption = None,
+    limit: LimitOption = DEFAULT_PAGE,
+    cursor: CursorOption = None,
+    watch: WatchOption = False,
 ) -> None:
     """List the dead letters, with what went wrong."""
+    query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, search=search, cursor=cursor, limit=limit)
     async with cli.store() as store:
         if task_type is not None:
             await known_type(cli, store, task_type)
-        page = await store.find(TaskQuery(task_type=task_type, status=TaskStatus.FAILED, cursor=cursor, limit=limit))
+        await with_watch(cli, lambda: _show(cli, store, query), watch=watch)
+
+
+async def _show(cli: Cli, store: Store, query: TaskQuery) -> None:
+    page = await find_tasks(store, query)
     items = [TaskDetails.of(task).to_dict() for task in page.items]
     if not cli.output.as_json:
         items = [{**item, "name": f"{item['task_type']}/{shown_key(str(item['key']))}"} for item in items]
@@ -84,19 +91,19 @@ async def _bulk(
 ) -> None:
     _check_choice(targets, every=every)
     done, question = _VERBS[event]
-    async with cli.store() as store:
+    query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED)
+    async with cli.desk() as desk:
         if task_type is not None:
-            await known_type(cli, store, task_type)
-        chosen = None if every else await _chosen(cli, store, targets, task_type)
-        count = len(chosen) if chosen is not None else await _count(store, task_type)
+            await known_type(cli, desk.store, task_type)
+        chosen = None if every else await _chosen(cli, desk.store, targets, task_type)
+        count = (await desk.operator.count(query)).count if chosen is None else len(chosen)
         if dry_run:
             cli.output.one({"matching": count, done: 0}, f"{_letters(count)} would be {done}.")
             return
-        if count and not (yes or _confirmed(question.format(_letters(count)))):
+        if count and not is_agreed(question.format(_letters(count)), yes=yes):
             cli.output.one({"matching": count, done: 0}, "Nothing was changed.")
             return
-        groups = _groups(store, task_type) if chosen is None else _given(chosen)
-        changed = await _ask_all(store, event, groups)
+        changed = await _carry_out(desk, event, query if chosen is None else chosen)
     cli.output.one({"matching": count, done: changed}, f"{_letters(changed)} {done}.")
 
 
@@ -122,45 +129,15 @@ async def _chosen(cli: Cli, store: Store, targets: Sequence[str], task_type: str
     return list(found)
 
 
-def _confirmed(question: str) -> bool:
-    return not is_person() or typer.confirm(question, err=True)
-
-
-def is_person() -> bool:
-    """Whether somebody is there to be asked; a script has decided already."""
-    return sys.stdin.isatty()
-
-
 def _letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
-async def _count(store: Store, task_type: str | None) -> int:
-    counts = await store.counts()
-    return sum(of_type.failed for name, of_type in counts.items() if task_type in (None, name))
-
-
-async def _groups(store: Store, task_type: str | None) -> AsyncIterator[list[Identity]]:
-    """Every dead letter, a page at a time. A page goes by key, so what fails again meanwhile is not met twice."""
-    cursor: str | None = None
-    while True:
-        query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, cursor=cursor, limit=MAX_PAGE)
-        page = await store.find(query)
-        yield [task.identity for task in page.items]
-        if page.cursor is None:
-            return
-        cursor = page.cursor
-
-
-async def _given(identities: list[Identity]) -> AsyncIterator[list[Identity]]:
-    yield identities
-
-
-async def _ask_all(store: Store, event: Event, groups: AsyncIterator[list[Identity]]) -> int:
+async def _carry_out(desk: Desk, event: Event, chosen: TaskQuery | list[Identity]) -> int:
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
+    if isinstance(chosen, TaskQuery):
+        return (await desk.operator.ask_all(event, chosen)).changed
     changed = 0
-    async for identities in groups:
-        for start in range(0, len(identities), MAX_GROUP):
-            replies = await store.ask(event, identities[start : start + MAX_GROUP])
-            changed += sum(reply.answer is Answer.OK for reply in replies)
+    for start in range(0, len(chosen), MAX_PAGE):
+        changed += (await desk.operator.ask_these(event, chosen[start : start + MAX_PAGE])).changed
     return changed

@@ -9,10 +9,12 @@ from rota.errors import (
     IllegalTransition,
     InvalidInput,
     LeaseLost,
+    NotAllowed,
     RotaError,
     StoreError,
     UnknownTask,
     UnknownTaskType,
+    UnknownToken,
 )
 
 __all__ = ["EPILOGUE", "ExitCode", "exit_code_of"]
@@ -32,9 +34,9 @@ class ExitCode(IntEnum):
 EPILOGUE: Final = "\n\n".join(
     (
         "[bold]Exit codes[/bold]",
-        "  0  done; a worker that was asked to stop has stopped",
+        "  0  done; a service or worker that was asked to stop has stopped",
         "  1  something unexpected, or `doctor` has found a fault",
-        "  2  bad input: a wrong option, value or setting, an unknown type or task",
+        "  2  bad input: a wrong option, value or setting, an unknown type, task or token, a taken port",
         "  3  the store cannot be reached or used",
         "  4  refused: the task is in a state that does not allow it",
         "130  interrupted by Ctrl-C",
@@ -47,9 +49,11 @@ _CODES: Final[tuple[tuple[type[RotaError], ExitCode], ...]] = (
     (InvalidInput, ExitCode.BAD_INPUT),
     (UnknownTask, ExitCode.BAD_INPUT),
     (UnknownTaskType, ExitCode.BAD_INPUT),
+    (UnknownToken, ExitCode.BAD_INPUT),
     (StoreError, ExitCode.STORE_UNAVAILABLE),
     (IllegalTransition, ExitCode.REFUSED),
     (LeaseLost, ExitCode.REFUSED),
+    (NotAllowed, ExitCode.REFUSED),
 )
 
 

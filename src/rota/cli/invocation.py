@@ -11,10 +11,11 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Concatenate, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -24,7 +25,11 @@ from rota.config import Config, load_config
 from rota.config.urls import masked, scheme_of
 from rota.stores.base import Store
 
-__all__ = ["Cli", "Options", "command", "group", "sqlite_file"]
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.operator import Operator
+
+__all__ = ["Cli", "Desk", "Options", "command", "group", "sqlite_file"]
 
 _P = ParamSpec("_P")
 _Outcome = TypeVar("_Outcome", bound="Coroutine[object, object, None] | None")
@@ -55,6 +60,14 @@ class Options:
         return Options(self.as_json or outer.as_json, self.store or outer.store, self.config or outer.config)
 
 
+class Desk(NamedTuple):
+    """What somebody acts with: the connected app, its store, and an operator in the name of whoever sits here."""
+
+    app: Rota
+    store: Store
+    operator: Operator
+
+
 class Cli:
     """What a command works with."""
 
@@ -80,19 +93,43 @@ class Cli:
 
     @asynccontextmanager
     async def store(self) -> AsyncGenerator[Store]:
-        """The store of the configuration, open for the length of the block."""
+        """The store of the configuration, open for the length of the block: for commands that only look."""
         from rota.stores import open_store
 
-        url = self.config.store_url
-        file = sqlite_file(url)
-        if file is not None and not file.exists():
-            self.output.note(f"note: {masked(url)} did not exist; an empty store is made. Another one? Use --store.")
-        store = open_store(url)
+        self._tell_of_a_new_file()
+        store = open_store(self.config.store_url)
         await store.open()
         try:
             yield store
         finally:
             await store.close()
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncGenerator[Desk]:
+        """The same for commands that act: whatever they do through the operator is in the audit log."""
+        from rota.access import Principal
+        from rota.app import Rota
+        from rota.operator import Operator
+
+        self._tell_of_a_new_file()
+        async with Rota(_bare(self.config)) as app:
+            yield Desk(app, await app.store(), Operator(app, Principal.at_the_command_line()))
+
+    def _tell_of_a_new_file(self) -> None:
+        url = self.config.store_url
+        file = sqlite_file(url)
+        if file is not None and not file.exists():
+            self.output.note(f"note: {masked(url)} did not exist; an empty store is made. Another one? Use --store.")
+
+
+def _bare(config: Config) -> Config:
+    """The configuration without its types, without a spool and without its warnings.
+
+    A worker knows its types better: they have settings in its code. Whoever waits for an answer here wants to know that
+    the store is away. And what the configuration warns of, `rota config show` and the workers say.
+    """
+    sources = MappingProxyType({**config.sources, "spool": "the command line"})
+    return replace(config, tasks=MappingProxyType({}), spool_path=None, warnings=(), sources=sources)
 
 
 def sqlite_file(url: str) -> Path | None:

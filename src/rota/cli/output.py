@@ -130,7 +130,7 @@ def _shown(name: str, value: object, on_terminal: bool) -> str:
 
 
 def _is_time(name: str) -> bool:
-    return name.endswith("_at") or name == "next_fire"
+    return name.endswith("_at") or name in ("at", "next_fire")
 
 
 def _time(text: str) -> str:

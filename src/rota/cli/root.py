@@ -7,7 +7,25 @@ from typing import Annotated
 
 import typer
 
-from rota.cli import dead_letters, demo, doctor, migrate, runs, schedules, settings, tasks, types, workers
+from rota.cli import (
+    alerts,
+    dead_letters,
+    demo,
+    doctor,
+    insights,
+    migrate,
+    people,
+    runs,
+    schedules,
+    schema,
+    settings,
+    tasks,
+    tokens,
+    top,
+    types,
+    up,
+    workers,
+)
 from rota.cli.exits import EPILOGUE
 from rota.cli.invocation import Options, command, group
 
@@ -50,23 +68,32 @@ def remember(
     ctx.obj = Options(as_json, store, config)
 
 
-command(root, "up")(workers.up)
+command(root, "up")(up.up)
 command(root, "worker")(workers.worker)
 
-task = group("task", "Tasks: list, look, touch, run, hold, cancel.", root)
+task = group("task", "Tasks: list, look, explain, make, run, hold, cancel; one, or all that match.", root)
 command(task, "ls")(tasks.ls)
 command(task, "show")(tasks.show)
+command(task, "explain")(tasks.explain)
+command(task, "schedule")(tasks.schedule)
 command(task, "touch")(tasks.touch)
 command(task, "run-now")(tasks.run_now)
 command(task, "pause")(tasks.pause)
 command(task, "resume")(tasks.resume)
 command(task, "cancel")(tasks.cancel)
+command(task, "redrive")(tasks.redrive)
+command(task, "purge")(tasks.purge)
+command(task, "reset")(tasks.reset)
 
-type_ = group("type", "Task types: list, look, switch on and off.", root)
+type_ = group("type", "Task types: list, look, switch on and off, freeze, drain, limit.", root)
 command(type_, "ls")(types.ls)
 command(type_, "show")(types.show)
 command(type_, "enable")(types.enable)
 command(type_, "disable")(types.disable)
+command(type_, "freeze")(types.freeze)
+command(type_, "drain")(types.drain)
+command(type_, "thaw")(types.thaw)
+command(type_, "limit")(types.limit)
 
 schedule = group("schedule", "Schedules: add, list, look, hold, cancel, run, explain.", root)
 command(schedule, "add")(schedules.add)
@@ -87,9 +114,35 @@ command(dlq, "ls")(dead_letters.ls)
 command(dlq, "redrive")(dead_letters.redrive)
 command(dlq, "purge")(dead_letters.purge)
 
+queue = group("queue", "Queues: what waits, type by type.", root)
+command(queue, "ls")(insights.queue_ls)
+
+instance = group("instance", "Instances: the processes at work.", root)
+command(instance, "ls")(insights.instance_ls)
+
+user = group("user", "One person's data: look, hand out, remove.", root)
+command(user, "show")(people.show)
+command(user, "export")(people.export)
+command(user, "erase")(people.erase)
+
+token = group("token", "Access tokens for the service.", root)
+command(token, "add")(tokens.add)
+command(token, "ls")(tokens.ls)
+command(token, "revoke")(tokens.revoke)
+
+audit = group("audit", "The audit log: who did what.", root)
+command(audit, "ls")(tokens.audit_ls)
+
+alert = group("alert", "Alerts: what fires now, what has fired, whether a sink can be reached.", root)
+command(alert, "ls")(alerts.ls)
+command(alert, "history")(alerts.history)
+command(alert, "test")(alerts.try_out)
+
 config = group("config", "The configuration.", root)
 command(config, "show")(settings.show)
 
+command(root, "top")(top.top)
 command(root, "doctor")(doctor.doctor)
+command(root, "openapi")(schema.openapi)
 command(root, "migrate")(migrate.migrate)
 command(root, "demo")(demo.demo)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from rota.answers import RunInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
+from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch
 from rota.cli.target import known_type
-from rota.cli.tasks import CursorOption, LimitOption, TypeOption
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import GLOBAL_KEY, shown_key
-from rota.stores.base import DEFAULT_PAGE, RunQuery
+from rota.stores.base import DEFAULT_PAGE, RunQuery, Store
 
 __all__ = ["ls", "show"]
 
@@ -40,22 +41,29 @@ async def ls(
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only runs for this user.")] = None,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
+    watch: WatchOption = False,
 ) -> None:
     """List runs, newest first."""
     if key is not None and task_type is None:
         raise InvalidInput(f"--key {key!r} needs --type: the same key may exist in several types. Add --type TYPE.")
+    query = RunQuery(
+        task_type=task_type,
+        key=GLOBAL_KEY if key == shown_key(GLOBAL_KEY) else key,
+        status=status,
+        user_id=user,
+        cursor=cursor,
+        limit=limit,
+    )
     async with cli.store() as store:
         if task_type is not None:
             await known_type(cli, store, task_type)
-        query = RunQuery(
-            task_type=task_type,
-            key=GLOBAL_KEY if key == shown_key(GLOBAL_KEY) else key,
-            status=status,
-            user_id=user,
-            cursor=cursor,
-            limit=limit,
-        )
-        page = await store.runs(query)
+        await with_watch(cli, lambda: _list(cli, store, query), watch=watch)
+
+
+async def _list(cli: Cli, store: Store, query: RunQuery) -> None:
+    page = await whole_page(
+        lambda cursor, limit: store.runs(replace(query, cursor=cursor, limit=limit)), query.limit, query.cursor
+    )
     items = [RunInfo.of(run).to_dict() for run in page.items]
     cli.output.page(items, _COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,12 +11,13 @@ import typer
 from rota.answers import ScheduleInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
+from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch
+from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import Target, ask, find_task, known_type, name_of
-from rota.cli.tasks import CursorOption, LimitOption, TypeOption
 from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
 from rota.core.task import Event, Task, TaskStatus
-from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
-from rota.stores.base import DEFAULT_PAGE, MAX_PAYLOAD_BYTES, Store
+from rota.errors import InvalidTrigger, UnknownTask
+from rota.stores.base import DEFAULT_PAGE, Page, Store
 from rota.triggers import AnyTrigger, Cron, Once, parse_trigger
 from rota.triggers import explain as explain_trigger
 
@@ -78,9 +76,7 @@ async def add(
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m or 1h30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
     tz: ZoneOption = None,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON|@FILE|-", help="JSON, a file of it, or - for stdin.")
-    ] = None,
+    payload: PayloadOption = None,
     owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Whose schedule it is.")] = None,
     max_runs: Annotated[int | None, typer.Option("--max-runs", metavar="N", help="End after so many runs.")] = None,
     expires: Annotated[
@@ -98,12 +94,12 @@ async def add(
 ) -> None:
     """Add a schedule, or change the one of this type and id. The same call again changes nothing."""
     _check_one_trigger(cron, every, at)
-    content = _payload(payload)
-    async with cli.store() as store:
-        await known_type(cli, store, task_type, register=True)
-        info = await _schedules(cli, store).upsert(
+    content = read_payload(payload)
+    async with cli.desk() as desk:
+        await known_type(cli, desk.store, task_type, register=True)
+        info = await desk.operator.upsert_schedule(
             schedule_id,
-            type=task_type,
+            task_type,
             cron=cron,
             every=every,
             at=at,
@@ -115,7 +111,7 @@ async def add(
             jitter=jitter,
             grace=grace,
             max_runs=max_runs,
-            expires=None if expires is None else _expiry(expires, await store.now()),
+            expires=None if expires is None else _expiry(expires, await desk.store.now()),
             priority=priority,
         )
     _tell(cli, info)
@@ -126,38 +122,6 @@ def _check_one_trigger(cron: str | None, every: str | None, at: str | None) -> N
     if len(given) != 1:
         said = f"{' and '.join(given)} were given" if given else "none was given"
         raise InvalidTrigger(f"A schedule has one trigger; {said}. Use one of --cron EXPR, --every D or --at TIME.")
-
-
-def _payload(given: str | None) -> object:
-    if given is None:
-        return None
-    text, where = _payload_text(given)
-    try:
-        content: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The payload ({where}) is no JSON: {error}. Write e.g. --payload '{{\"n\": 1}}'.") from None
-    return content
-
-
-def _payload_text(given: str) -> tuple[str, str]:
-    if given != "-" and not given.startswith("@"):
-        return given, "--payload"
-    where = "stdin" if given == "-" else given[1:]
-    try:
-        # One byte more than is allowed is enough to be refused, whatever the size of the file.
-        if given == "-":
-            data = sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1)
-        else:
-            with Path(where).open("rb") as file:
-                data = file.read(MAX_PAYLOAD_BYTES + 1)
-        text = data.decode()
-    except OSError as error:
-        raise InvalidInput(f"The payload cannot be read from {where!r}: {error.strerror}. Check the path.") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"The payload in {where!r} is no UTF-8 text. Save it as UTF-8 JSON.") from None
-    if len(data) > MAX_PAYLOAD_BYTES:
-        raise InvalidInput(f"The payload in {where!r} is over {MAX_PAYLOAD_BYTES:,} bytes. Pass a reference instead.")
-    return text, where
 
 
 _DURATION: Final = re.compile(r"(?:[0-9.]+(?:ms|s|m|h|d|w))+", re.IGNORECASE)
@@ -176,14 +140,24 @@ async def ls(
     status: Annotated[TaskStatus | None, typer.Option("--status", help="Only schedules in this state.")] = None,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
+    watch: WatchOption = False,
 ) -> None:
     """List schedules, by type and id."""
+
+    async def show_page() -> None:
+        page = await whole_page(fetch, limit, cursor)
+        empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
+        cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
+
     async with cli.store() as store:
         if task_type is not None:
             await known_type(cli, store, task_type)
-        page = await _schedules(cli, store).list(type=task_type, owner=owner, status=status, limit=limit, cursor=cursor)
-    empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
-    cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
+        schedules = _schedules(cli, store)
+
+        async def fetch(after: str | None, at_most: int) -> Page[ScheduleInfo]:
+            return await schedules.list(type=task_type, owner=owner, status=status, limit=at_most, cursor=after)
+
+        await with_watch(cli, show_page, watch=watch)
 
 
 async def show(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
@@ -214,9 +188,13 @@ async def run_now(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> Non
 
 
 async def _carry_out(cli: Cli, event: Event, task_type: str, schedule_id: str) -> None:
-    async with cli.store() as store:
-        task = await ask(store, event, await _find(cli, store, task_type, schedule_id))
-    _tell(cli, ScheduleInfo.of(task, cli.config.timezone))
+    async with cli.desk() as desk:
+        task = await _find(cli, desk.store, task_type, schedule_id)
+        await ask(desk, event, task)
+        info = await desk.app.schedules.get(task.key, task.task_type)
+    if info is None:
+        raise UnknownTask(f"The schedule {name_of(task.identity)!r} has just been removed. List the schedules again.")
+    _tell(cli, info)
 
 
 async def _find(cli: Cli, store: Store, task_type: str, schedule_id: str) -> Task:

@@ -11,7 +11,7 @@ from rota.clock import format_duration
 from rota.core.task_type import TaskType, TriggerMode, setting_name
 from rota.stores.base import Counts, TypeRecord
 
-__all__ = ["type_shape"]
+__all__ = ["type_shape", "type_state"]
 
 
 def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, object]:
@@ -19,12 +19,24 @@ def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, 
     return {
         "name": record.task_type.name,
         "enabled": record.enabled,
-        "override": record.overrides.get("enabled"),
+        "override": record.overrides.enabled,
+        "overrides": msgspec.to_builtins(record.overrides),
+        "state": type_state(record),
         "source": source,
         "trigger": _words(record.task_type),
-        "settings": _settings(record.task_type),
+        "settings": _settings(record.effective),
         "counts": msgspec.to_builtins(counts),
     }
+
+
+def type_state(record: TypeRecord) -> str:
+    """Whether a type takes work on and does it, in a word or two."""
+    if not record.task_type.enabled:
+        return "off (config)"
+    if not record.enabled:
+        return "off (operator)"
+    held = [word for word, is_so in (("frozen", not record.runs), ("draining", not record.accepts)) if is_so]
+    return " and ".join(held) or "on"
 
 
 def _settings(task_type: TaskType) -> dict[str, object]:

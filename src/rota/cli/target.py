@@ -7,9 +7,9 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from rota.cli.invocation import Cli
+from rota.answers import TaskDetails
+from rota.cli.invocation import Cli, Desk
 from rota.config.urls import masked
-from rota.core.outcome import Answer, Reply
 from rota.core.task import Event, Identity, Task, TaskStatus
 from rota.core.task_type import did_you_mean
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask, UnknownTaskType
@@ -17,6 +17,7 @@ from rota.keys import GLOBAL_KEY, UserKeyBuilder, check_task_type, shown_key
 from rota.stores.base import Store, TypeRecord
 
 __all__ = [
+    "DONE",
     "AgentOption",
     "DeviceOption",
     "KeyArgument",
@@ -59,6 +60,11 @@ class Target(NamedTuple):
         if key == "":
             raise InvalidInput(f"The key of the {name!r} task is empty. `rota task ls --type {name}` lists the keys.")
         return Identity(check_task_type(name), GLOBAL_KEY if key is None else key)
+
+    @property
+    def given_key(self) -> str | None:
+        """The key itself, if one was given."""
+        return self._parts()[1]
 
     def _parts(self) -> tuple[str, str | None]:
         # No type's name has a slash, so TYPE/KEY can always be told apart.
@@ -107,17 +113,16 @@ async def known_type(cli: Cli, store: Store, name: str, *, register: bool = Fals
     return (await store.put_types([configured]))[0] if register else TypeRecord(configured)
 
 
-async def ask(store: Store, event: Event, task: Task) -> Task:
-    """One of the operator's events on a task that is there; the task as it is then."""
-    reply = (await store.ask(event, [task.identity]))[0]
-    if reply.answer is Answer.REFUSED:
-        raise IllegalTransition(_refusal(event, task, reply))
-    if reply.answer is Answer.UNKNOWN or reply.task is None:
-        raise UnknownTask(f"The task {name_of(task.identity)!r} has just been removed. List the tasks again.")
-    return reply.task
+async def ask(desk: Desk, event: Event, task: Task) -> TaskDetails | None:
+    """One of the operator's events on a task that is there; the task as it is then, None if it is purged."""
+    try:
+        return await desk.operator.ask(event, task.identity)
+    except IllegalTransition:
+        (found,) = await desk.store.get([task.identity])
+        raise IllegalTransition(_refusal(event, task if found is None else found)) from None
 
 
-_DONE: Final[Mapping[Event, str]] = {
+DONE: Final[Mapping[Event, str]] = {
     Event.PAUSE: "paused",
     Event.RESUME: "resumed",
     Event.CANCEL: "cancelled",
@@ -136,6 +141,5 @@ _ADVICE: Final[Mapping[TaskStatus, str]] = {
 }
 
 
-def _refusal(event: Event, before: Task, reply: Reply) -> str:
-    status = before.status if reply.task is None else reply.task.status
-    return f"The task {name_of(before.identity)!r} is {status} and cannot be {_DONE[event]}. {_ADVICE[status]}"
+def _refusal(event: Event, task: Task) -> str:
+    return f"The task {name_of(task.identity)!r} is {task.status} and cannot be {DONE[event]}. {_ADVICE[task.status]}"

@@ -1,14 +1,26 @@
-"""`rota task`: list, look, touch, run, hold, cancel."""
+"""`rota task`: list, look, explain, make, touch, run, hold, cancel; one task, or all that match."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final
 
 import typer
 
-from rota.answers import TaskDetails, Touch
+from rota.answers import TaskDetails, Touch, Waiting
+from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
+from rota.cli.pages import (
+    CursorOption,
+    LimitOption,
+    SearchOption,
+    TypeOption,
+    WatchOption,
+    find_tasks,
+    with_watch,
+)
+from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import (
     AgentOption,
     DeviceOption,
@@ -21,32 +33,34 @@ from rota.cli.target import (
     known_type,
     name_of,
 )
-from rota.clock import SystemClock
+from rota.clock import SECOND, Millis, SystemClock, format_duration, from_datetime
 from rota.core.outcome import Touched, TouchOutcome
-from rota.core.task import Activity, Event, Task, TaskStatus, Want
+from rota.core.task import Activity, Event, Identity, TaskStatus, Want
 from rota.core.task_type import TriggerMode
-from rota.errors import InvalidInput
+from rota.errors import InvalidInput, UnknownTask
 from rota.keys import UserKeyBuilder, shown_key
-from rota.stores.base import DEFAULT_PAGE, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 
 __all__ = [
-    "CursorOption",
-    "LimitOption",
-    "TypeOption",
     "cancel",
-    "carry_out",
+    "explain",
     "ls",
     "pause",
+    "purge",
+    "redrive",
+    "reset",
     "resume",
     "run_now",
+    "schedule",
     "show",
     "touch",
 ]
 
-TypeOption = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only this task type.")]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 1000.")]
-CursorOption = Annotated[
-    str | None, typer.Option("--cursor", metavar="C", help="Where the last page ended, as it was printed.")
+StatusOption = Annotated[TaskStatus | None, typer.Option("--status", help="Only tasks in this state.")]
+WithoutOption = Annotated[TaskStatus | None, typer.Option("--without", help="Only tasks that are not in this state.")]
+OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="[TYPE]", help="The task type, or TYPE/KEY in one word; or use --all.")
 ]
 
 _COLUMNS: Final = (
@@ -63,19 +77,34 @@ _COLUMNS: Final = (
 async def ls(
     cli: Cli,
     task_type: TypeOption = None,
-    status: Annotated[TaskStatus | None, typer.Option("--status", help="Only tasks in this state.")] = None,
+    status: StatusOption = None,
+    without: WithoutOption = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only tasks of this user.")] = None,
-    owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")] = None,
+    owner: OwnerOption = None,
+    search: SearchOption = None,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
+    watch: WatchOption = False,
 ) -> None:
     """List tasks, by type and key."""
+    query = TaskQuery(
+        task_type=task_type,
+        status=status,
+        without=without,
+        user_id=user,
+        owner=owner,
+        search=search,
+        cursor=cursor,
+        limit=limit,
+    )
     async with cli.store() as store:
         if task_type is not None:
             await known_type(cli, store, task_type)
-        page = await store.find(
-            TaskQuery(task_type=task_type, status=status, user_id=user, owner=owner, cursor=cursor, limit=limit)
-        )
+        await with_watch(cli, lambda: _list(cli, store, query), watch=watch)
+
+
+async def _list(cli: Cli, store: Store, query: TaskQuery) -> None:
+    page = await find_tasks(store, query)
     items = [TaskDetails.of(task).to_dict() for task in page.items]
     if not cli.output.as_json:
         items = [{**item, "shown_key": shown_key(str(item["key"]))} for item in items]
@@ -95,6 +124,56 @@ async def show(
     async with cli.store() as store:
         task = await find_task(cli, store, Target(task_type, key, user, device, agent))
     cli.output.one(TaskDetails.of(task).to_dict())
+
+
+async def explain(
+    cli: Cli,
+    task_type: TypeArgument,
+    key: KeyArgument = None,
+    user: UserOption = None,
+    device: DeviceOption = None,
+    agent: AgentOption = None,
+) -> None:
+    """Say why a task waits, what comes before it, and when it may run; or why there is none."""
+    target = Target(task_type, key, user, device, agent)
+    async with cli.desk() as desk:
+        identity = await _identity(cli, desk.store, target)
+        waiting = await desk.app.tasks.explain(identity.task_type, identity.key)
+    if cli.output.as_json:
+        cli.output.one(waiting.to_dict())
+        return
+    cli.output.say(f"{name_of(identity)}: {_standing(waiting)}.")
+    for reason in waiting.reasons:
+        cli.output.say(f"  - {reason.text}")
+
+
+async def _identity(cli: Cli, store: Store, target: Target) -> Identity:
+    """The task that is meant; one that is not there is meant too if its type comes after others, or has a breaker."""
+    try:
+        return (await find_task(cli, store, target)).identity
+    except UnknownTask:
+        identity = target.identity(cli)
+        if not await _is_awaited(store, identity):
+            raise
+        return identity
+
+
+async def _is_awaited(store: Store, identity: Identity) -> bool:
+    standing = await store.standing(identity)
+    return bool(standing.record.task_type.after) or standing.past.fail_count > 0
+
+
+def _standing(waiting: Waiting) -> str:
+    words = [waiting.state]
+    if waiting.position is not None:
+        words.append(f"place {waiting.position:,}{' or later' if waiting.position_is_more else ''} in line")
+    if waiting.estimate_ms is not None:
+        words.append(f"perhaps {format_duration(_whole_seconds(waiting.estimate_ms))} to go")
+    return ", ".join(words)
+
+
+def _whole_seconds(span: Millis) -> Millis:
+    return -(-span // SECOND) * SECOND
 
 
 async def touch(
@@ -147,7 +226,52 @@ def _touch_words(touched: Touched) -> str:
     }[touched.outcome]
 
 
-async def run_now(
+# --- making and changing ---------------------------------------------------------------------------------------------
+
+
+async def schedule(
+    cli: Cli,
+    task_type: TypeArgument,
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", help="Its key; a live task of it is kept. Left out: a new one.")
+    ] = None,
+    payload: PayloadOption = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Due then, e.g. 2026-03-08T09:00:00.")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", metavar="D", help="Due after so long, e.g. 10m.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", metavar="N", help="0 (last) to 10 (first).")] = None,
+    serial: Annotated[
+        str | None, typer.Option("--serial", metavar="NAME", help="Of all with this name one runs at a time.")
+    ] = None,
+    user: UserOption = None,
+    device: DeviceOption = None,
+    agent: AgentOption = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change a live task of this key.")] = False,
+) -> None:
+    """Make a task, due now, at a time or after a while."""
+    target = Target(task_type, key, user, device, agent)
+    identity = target.identity(cli)
+    content = read_payload(payload)
+    async with cli.desk() as desk:
+        await known_type(cli, desk.store, identity.task_type, register=True)
+        receipt = await desk.operator.schedule(
+            identity.task_type,
+            content,
+            key=target.given_key,
+            at=at,
+            delay=delay,
+            priority=priority,
+            serial=serial,
+            user_id=user,
+            device_id=device,
+            agent_id=agent,
+            replace=replace,
+        )
+    due = relative(from_datetime(receipt.scheduled_at), SystemClock().now())
+    name = f"{receipt.task_type}/{shown_key(receipt.key)}"
+    cli.output.one(receipt.to_dict(), f"{name}: {receipt.outcome}, due {due}.")
+
+
+async def reset(
     cli: Cli,
     task_type: TypeArgument,
     key: KeyArgument = None,
@@ -155,58 +279,95 @@ async def run_now(
     device: DeviceOption = None,
     agent: AgentOption = None,
 ) -> None:
-    """Make a task due at once; its series is not shifted."""
-    await carry_out(cli, Event.RUN_NOW, Target(task_type, key, user, device, agent))
+    """Forget the failures in a row, so that activity is taken on again."""
+    identity = Target(task_type, key, user, device, agent).identity(cli)
+    async with cli.desk() as desk:
+        await known_type(cli, desk.store, identity.task_type)
+        await desk.operator.reset(identity)
+    done = {"task_type": identity.task_type, "key": identity.key, "reset": True}
+    cli.output.one(done, f"{name_of(identity)}: its failures in a row are forgotten.")
 
 
-async def pause(
-    cli: Cli,
-    task_type: TypeArgument,
-    key: KeyArgument = None,
-    user: UserOption = None,
-    device: DeviceOption = None,
-    agent: AgentOption = None,
-) -> None:
-    """Hold a task back until it is resumed."""
-    await carry_out(cli, Event.PAUSE, Target(task_type, key, user, device, agent))
+_Command = Callable[..., Coroutine[Any, Any, None]]
+
+_USUAL: Final = {Event.REDRIVE: TaskStatus.FAILED, Event.RESUME: TaskStatus.PAUSED}
+"""The state that is meant by `--all` alone, where only one state makes sense."""
 
 
-async def resume(
-    cli: Cli,
-    task_type: TypeArgument,
-    key: KeyArgument = None,
-    user: UserOption = None,
-    device: DeviceOption = None,
-    agent: AgentOption = None,
-) -> None:
-    """Let a paused task go on."""
-    await carry_out(cli, Event.RESUME, Target(task_type, key, user, device, agent))
+def _acting(event: Event, words: str) -> _Command:
+    """The command for an event: on one task that is named, or with `--all` on every one that matches."""
+
+    async def act(
+        cli: Cli,
+        name: NameArgument = None,
+        key: KeyArgument = None,
+        user: UserOption = None,
+        device: DeviceOption = None,
+        agent: AgentOption = None,
+        every: AllOption = False,
+        task_type: TypeOption = None,
+        status: StatusOption = None,
+        without: WithoutOption = None,
+        owner: OwnerOption = None,
+        search: SearchOption = None,
+        yes: YesOption = False,
+        dry_run: DryRunOption = False,
+    ) -> None:
+        if every and status is None and without is None:
+            status = _USUAL.get(event)
+        query = TaskQuery(task_type=task_type, status=status, without=without, user_id=user, owner=owner, search=search)
+        if every:
+            _refuse_names(name, device, agent)
+            await _many(cli, event, query, yes=yes, dry_run=dry_run)
+            return
+        if name is None:
+            raise InvalidInput("Which task? Name it as TYPE KEY or TYPE/KEY, or use --all with --type, --status, ...")
+        if query != TaskQuery(user_id=user) or dry_run:
+            raise InvalidInput("--type, --status, --without, --owner, --search and --dry-run go with --all. Add it.")
+        await _one(cli, event, Target(name, key, user, device, agent))
+
+    act.__doc__ = words
+    return act
 
 
-async def cancel(
-    cli: Cli,
-    task_type: TypeArgument,
-    key: KeyArgument = None,
-    user: UserOption = None,
-    device: DeviceOption = None,
-    agent: AgentOption = None,
-) -> None:
-    """Cancel a task; a running one is told to stop."""
-    await carry_out(cli, Event.CANCEL, Target(task_type, key, user, device, agent))
+def _refuse_names(name: str | None, device: str | None, agent: str | None) -> None:
+    if name is not None:
+        raise InvalidInput(f"Both {name!r} and --all were given. Name one task, or say which ones by --type TYPE.")
+    if device is not None or agent is not None:
+        raise InvalidInput("--device and --agent name one task. Leave them out with --all.")
 
 
-async def carry_out(cli: Cli, event: Event, target: Target) -> None:
-    """Ask for one event on one task, and say what it led to."""
-    async with cli.store() as store:
-        task = await ask(store, event, await find_task(cli, store, target))
-    cli.output.one(TaskDetails.of(task).to_dict(), f"{name_of(task.identity)}: {_state_words(task)}")
+async def _many(cli: Cli, event: Event, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
+    async with cli.desk() as desk:
+        if query.task_type is not None:
+            await known_type(cli, desk.store, query.task_type)
+        await act_on_all(cli, desk, event, query, yes=yes, dry_run=dry_run)
 
 
-def _state_words(task: Task) -> str:
+async def _one(cli: Cli, event: Event, target: Target) -> None:
+    async with cli.desk() as desk:
+        task = await find_task(cli, desk.store, target)
+        details = await ask(desk, event, task)
+    name = name_of(task.identity)
+    if details is None:
+        cli.output.one({"task_type": task.task_type, "key": task.key, "purged": True}, f"{name}: purged.")
+    else:
+        cli.output.one(details.to_dict(), f"{name}: {_state_words(details)}")
+
+
+def _state_words(task: TaskDetails) -> str:
     if task.want is Want.CANCEL:
         return "running; its run is being cancelled."
     if task.want is Want.PAUSE:
         return "running; it will be paused when its run ends."
     if task.status is TaskStatus.PENDING:
-        return f"pending, due {relative(task.scheduled_at, SystemClock().now())}."
+        return f"pending, due {relative(from_datetime(task.scheduled_at), SystemClock().now())}."
     return f"{task.status}."
+
+
+run_now = _acting(Event.RUN_NOW, "Make a task due at once, or many; a series is not shifted by it.")
+pause = _acting(Event.PAUSE, "Hold a task back until it is resumed, or many.")
+resume = _acting(Event.RESUME, "Let a paused task go on, or many.")
+cancel = _acting(Event.CANCEL, "Cancel a task, or many; a running one is told to stop.")
+redrive = _acting(Event.REDRIVE, "Run a failed task again with fresh counts, or many.")
+purge = _acting(Event.PURGE, "Remove a finished task for good, or many.")

@@ -1,4 +1,4 @@
-"""`rota type`: list, look, switch on and off."""
+"""`rota type`: list, look, switch on and off, freeze and drain, limit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import typer
 
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
+from rota.cli.pages import WatchOption, with_watch
 from rota.cli.shapes import type_shape
 from rota.cli.target import known_type
-from rota.errors import IllegalTransition
+from rota.errors import IllegalTransition, InvalidInput
 from rota.stores.base import Counts, Store, TypeRecord
 
-__all__ = ["disable", "enable", "ls", "show"]
+__all__ = ["disable", "drain", "enable", "freeze", "limit", "ls", "show", "thaw"]
 
 NameArgument = Annotated[str, typer.Argument(metavar="TYPE", help="The task type.")]
 
@@ -30,15 +31,19 @@ _COLUMNS: Final = (
 )
 
 
-async def ls(cli: Cli) -> None:
+async def ls(cli: Cli, watch: WatchOption = False) -> None:
     """List the task types of the store and of the configuration."""
     async with cli.store() as store:
-        records = {record.task_type.name: record for record in await store.list_types()}
-        counts = await store.counts()
+        await with_watch(cli, lambda: _list(cli, store), watch=watch)
+
+
+async def _list(cli: Cli, store: Store) -> None:
+    records = {record.task_type.name: record for record in await store.list_types()}
+    counts = await store.counts()
     both = {**{name: TypeRecord(task_type) for name, task_type in cli.config.tasks.items()}, **records}
     shapes = [_shape(both[name], counts, stored=name in records) for name in sorted(both)]
     if not cli.output.as_json:
-        shapes = [{**shape, **_mapping(shape["counts"]), "state": _state(shape)} for shape in shapes]
+        shapes = [{**shape, **_mapping(shape["counts"])} for shape in shapes]
     cli.output.page(shapes, _COLUMNS, empty="No task types. A worker brings them, or scheduler.tasks in the config.")
 
 
@@ -50,35 +55,86 @@ async def show(cli: Cli, name: NameArgument) -> None:
         cli.output.one(shape)
         return
     counts = {f"counts.{key}": value for key, value in _mapping(shape["counts"]).items()}
-    head = {"name": name, "state": _state(shape), "trigger": shape["trigger"], "known from": shape["source"]}
+    head = {"name": name, "state": shape["state"], "trigger": shape["trigger"], "known from": shape["source"]}
     cli.output.one({**head, **_mapping(shape["settings"]), **counts})
 
 
 async def enable(cli: Cli, name: NameArgument) -> None:
     """Take back `disable`: the configuration decides again."""
-    from rota.runtime import declare
-
-    async with cli.store() as store:
-        record = await known_type(cli, store, name, register=True)
+    async with cli.desk() as desk:
+        record = await known_type(cli, desk.store, name, register=True)
         if not record.task_type.enabled:
             raise IllegalTransition(
                 f"The configuration has scheduler.tasks.{name}.enabled: false, which no operator can overrule."
                 " Set it to true and restart the workers."
             )
-        await store.override_type(name, {"enabled": None})
-        # The series of a type that was off from its first day is made now.
-        await declare(store, [record.task_type])
-        shape = await _look(cli, store, name)
-    cli.output.one(shape, f"{name} is on.")
+        await desk.operator.override(name, {"enabled": None})
+        shape = await _look(cli, desk.store, name)
+    cli.output.one(shape, f"{name} is {shape['state']}.")
 
 
 async def disable(cli: Cli, name: NameArgument) -> None:
     """Switch a type off on every instance, also over restarts, until it is enabled again."""
-    async with cli.store() as store:
-        await known_type(cli, store, name, register=True)
-        await store.override_type(name, {"enabled": False})
-        shape = await _look(cli, store, name)
-    cli.output.one(shape, f"{name} is off: nothing of it is claimed, new activity is not taken.")
+    await _override(cli, name, {"enabled": False}, "{} is off: nothing of it is claimed, new activity is not taken.")
+
+
+async def freeze(cli: Cli, name: NameArgument) -> None:
+    """Start nothing of a type; what comes is taken on and waits until `thaw`."""
+    await _override(cli, name, {"frozen": True}, "{} is frozen: what comes waits. `rota type thaw {}` lets it run.")
+
+
+async def drain(cli: Cli, name: NameArgument) -> None:
+    """Take nothing new on; what is there is worked off, until `thaw`."""
+    await _override(
+        cli, name, {"draining": True}, "{} is draining: nothing new is taken on. `rota type thaw {}` ends it."
+    )
+
+
+async def thaw(cli: Cli, name: NameArgument) -> None:
+    """Take back `freeze` and `drain`."""
+    await _override(cli, name, {"frozen": None, "draining": None}, "{} takes work on and does it.")
+
+
+async def limit(
+    cli: Cli,
+    name: NameArgument,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="N", help="So many at once in each instance.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="R", help="So many starts a second, over all.")
+    ] = None,
+    burst: Annotated[int | None, typer.Option("--burst", metavar="N", help="With --rate: so many at once.")] = None,
+    max_pending: Annotated[int | None, typer.Option("--max-pending", metavar="N", help="So many may wait.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take all limits set here back.")] = False,
+) -> None:
+    """Set limits of a type over its configuration, on every instance and over restarts, or take them back."""
+    changes = _limits(concurrency, rate, burst, max_pending)
+    if clear == bool(changes):
+        given = "both limits and --clear were given" if clear else "none was given"
+        raise InvalidInput(f"Which limits? {given.capitalize()}. Use --concurrency, --rate, --max-pending, or --clear.")
+    if clear:
+        changes = {"concurrency": None, "max_pending": None, "rate_limit": None}
+    await _override(cli, name, changes, "{} has the limits of its configuration." if clear else "{} has new limits.")
+
+
+def _limits(
+    concurrency: int | None, rate: float | None, burst: int | None, max_pending: int | None
+) -> dict[str, object]:
+    if burst is not None and rate is None:
+        raise InvalidInput(f"--burst {burst} needs --rate: how many starts a second? Add --rate R.")
+    given: dict[str, object] = {"concurrency": concurrency, "max_pending": max_pending}
+    if rate is not None:
+        given["rate_limit"] = {"rate": rate, "burst": burst if burst is not None else 1}
+    return {setting: value for setting, value in given.items() if value is not None}
+
+
+async def _override(cli: Cli, name: str, changes: Mapping[str, object], words: str) -> None:
+    async with cli.desk() as desk:
+        await known_type(cli, desk.store, name, register=True)
+        await desk.operator.override(name, changes)
+        shape = await _look(cli, desk.store, name)
+    cli.output.one(shape, words.format(name, name))
 
 
 async def _look(cli: Cli, store: Store, name: str) -> dict[str, object]:
@@ -90,12 +146,6 @@ async def _look(cli: Cli, store: Store, name: str) -> dict[str, object]:
 def _shape(record: TypeRecord, counts: Mapping[str, Counts], *, stored: bool) -> dict[str, object]:
     source = "store" if stored else "config"
     return type_shape(record, counts.get(record.task_type.name, Counts()), source=source)
-
-
-def _state(shape: Mapping[str, object]) -> str:
-    if shape["enabled"]:
-        return "on"
-    return "off (operator)" if shape["override"] is False else "off (config)"
 
 
 def _mapping(value: object) -> dict[str, object]:

@@ -1,141 +1,80 @@
-"""`rota up` and `rota worker`: serve until told to stop."""
+"""`rota worker`: run the tasks of an app until told to stop."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Final
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rota.cli.invocation import Cli, Options
+from rota.cli.invocation import Cli
+from rota.cli.loading import AppOption, ConcurrencyOption, load_app
+from rota.clock import SystemClock
 from rota.config import Config
 from rota.config.urls import masked
-from rota.core.task_type import did_you_mean
-from rota.errors import InvalidConfig, InvalidInput, RotaError
+from rota.errors import InvalidConfig, InvalidInput
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-__all__ = ["up", "worker"]
+__all__ = ["Duty", "check_may_work", "duties_of", "worker"]
 
-AppOption = Annotated[
-    str | None,
-    typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The Rota app with the handlers, e.g. myproject.tasks:app."),
-]
-ConcurrencyOption = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", help="How many tasks run at once in this process.")
-]
-
-_CONCURRENCY: Final = "ROTA_SCHEDULER__EXECUTOR__MAX_CONCURRENT"
+Duty = Callable[[], Coroutine[Any, Any, None]]
+"""Something that runs until it is cancelled."""
 
 
-async def worker(cli: Cli, app: AppOption = None, concurrency: ConcurrencyOption = None) -> None:
+async def worker(
+    cli: Cli,
+    app: AppOption = None,
+    concurrency: ConcurrencyOption = None,
+    alerts: Annotated[bool, typer.Option("--alerts", help="Look at the alert rules too, as `rota up` does.")] = False,
+) -> None:
     """Run the tasks of an app until Ctrl-C; what is not finished then is released and runs elsewhere."""
+    from rota.cli.logs import log_to_stderr
+    from rota.telemetry.tracing import trace_if_configured
+
     if app is None:
         raise InvalidInput(
             "A worker needs to know what to run. Add --app MODULE:ATTRIBUTE, where the attribute is a Rota with"
-            " handlers, e.g. --app myproject.tasks:app. Without one `rota up` still keeps the store in order."
+            " handlers, e.g. --app myproject.tasks:app. Without one `rota up` serves the built-in types."
         )
-    await _serve(cli, _load(cli.options, app, concurrency))
-
-
-async def up(cli: Cli, app: AppOption = None, concurrency: ConcurrencyOption = None) -> None:
-    """Serve until Ctrl-C: a worker, and without an app at least the upkeep of the store."""
-    if app is not None:
-        await _serve(cli, _load(cli.options, app, concurrency))
-        return
-    from rota.app import Rota
-
-    cli.output.note("No --app was given: this process runs no tasks. It takes back lost ones and prunes old records.")
-    await _serve(cli, Rota(cli.load_config(max_concurrent=concurrency)))
-
-
-async def _serve(cli: Cli, app: Rota) -> None:
-    from rota.cli.logs import log_to_stderr
-
-    config = app.config
-    if not config.enabled:
-        source = config.sources.get("scheduler.enabled", "in code")
-        raise InvalidConfig(f"scheduler.enabled is false ({source}): this process may run no worker. Set it to true.")
+    rota = load_app(cli.options, app, concurrency)
+    check_may_work(rota.config)
+    trace_if_configured(rota)
     log_to_stderr(as_json=cli.output.as_json)
-    cli.warn(config)
-    cli.output.note(f"Serving {masked(config.store_url)}, {config.max_concurrent} tasks at once. Ctrl-C stops it.")
-    await app.run()
+    cli.warn(rota.config)
+    at_once = f"{rota.config.max_concurrent} tasks at once"
+    cli.output.note(f"Serving {masked(rota.config.store_url)}, {at_once}. Ctrl-C stops it.")
+    async with rota, _beside(await duties_of(rota) if alerts else ()):
+        await rota.run()
     cli.output.note("Stopped. Nothing was left running.")
 
 
-# --- finding the app -------------------------------------------------------------------------------------------------
-
-
-def _load(options: Options, text: str, concurrency: int | None) -> Rota:
-    """The app that `--app` names, made under the flags of this command line."""
-    from rota.app import Rota
-
-    name, _, attribute = text.partition(":")
-    _check_name(text, name, attribute)
-    _flags_to_environment(options, concurrency)
-    module = _import(name)
-    found: object = getattr(module, attribute or "app", None)
-    if not isinstance(found, Rota):
-        raise InvalidInput(_no_app(text, module, attribute or "app", found, Rota))
-    _check_flags(options, concurrency, found.config)
-    return found
-
-
-def _check_name(text: str, name: str, attribute: str) -> None:
-    if not all(part.isidentifier() for part in name.split(".")) or not (attribute or "app").isidentifier():
-        raise InvalidInput(f"--app {text!r} names no app. Write MODULE:ATTRIBUTE, e.g. myproject.tasks:app.")
-
-
-def _flags_to_environment(options: Options, concurrency: int | None) -> None:
-    """The app is made by the import, so that is when the flags must be known."""
-    flags = {"ROTA_STORE": options.store, "ROTA_CONFIG": options.config, _CONCURRENCY: concurrency}
-    os.environ.update({name: str(value) for name, value in flags.items() if value is not None})
-    # As `python -m` does: a project that is not installed is found where it is worked on.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-
-
-def _import(name: str) -> ModuleType:
+@asynccontextmanager
+async def _beside(duties: Sequence[Duty]) -> AsyncGenerator[None]:
+    """The duties at work for the length of the block."""
+    tasks = [asyncio.create_task(duty(), name="rota-duty") for duty in duties]
     try:
-        return importlib.import_module(name)
-    except RotaError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InvalidInput(
-                f"There is no module {error.name!r} here. Run rota in the folder of your project, install the project,"
-                " or set PYTHONPATH."
-            ) from None
-        raise InvalidInput(f"The module {name!r} needs {error.name!r}, which is not installed. Install it.") from None
-    except Exception as error:
-        raise InvalidInput(
-            f"The module {name!r} cannot be imported: {type(error).__name__}: {error}."
-            f" `python -c 'import {name}'` shows where."
-        ) from error
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _no_app(text: str, module: ModuleType, attribute: str, found: object, kind: type) -> str:
-    apps = [name for name, value in vars(module).items() if isinstance(value, kind)]
-    hint = f"{did_you_mean(attribute, apps)}" if apps else "Make one there: app = Rota()."
-    what = "is not there" if found is None else f"is a {type(found).__name__}, not a Rota"
-    return f"--app {text!r}: {attribute!r} {what}. {hint}"
+async def duties_of(app: Rota) -> list[Duty]:
+    """What runs beside the worker of a connected app: the alerts, which one of all instances looks at, at a time."""
+    from rota.alerts import AlertDuty
+
+    if not app.config.alerts_enabled:
+        return []
+    return [AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
 
 
-def _check_flags(options: Options, concurrency: int | None, config: Config) -> None:
-    """What is written in the app's code wins over the environment; a flag without effect would be a trap."""
-    if options.store is not None and config.store_url != options.store:
-        raise InvalidInput(
-            f"--store {masked(options.store)} has no effect: the app's code says {masked(config.store_url)}."
-            " Leave the flag out, or make the app with Rota() so that it can be configured."
-        )
-    if concurrency is not None and config.max_concurrent != concurrency:
-        raise InvalidInput(
-            f"--concurrency {concurrency} has no effect: the app's code says max_concurrent={config.max_concurrent}."
-            " Leave the flag out, or the setting in the code."
-        )
+def check_may_work(config: Config) -> None:
+    """A process that may run nothing is no worker."""
+    if not config.enabled:
+        source = config.sources.get("scheduler.enabled", "in code")
+        raise InvalidConfig(f"scheduler.enabled is false ({source}): this process may run no worker. Set it to true.")

@@ -1,0 +1,71 @@
+"""The app that `rota up` serves unless another one is named: what Rota does by itself, and something to try it with."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+from rota.app import Rota
+from rota.config import Config
+from rota.errors import InvalidInput
+from rota.runtime.run import Run
+
+__all__ = ["INSTALLED", "MAX_SLEEP_SECONDS", "build", "install_echo"]
+
+MAX_SLEEP_SECONDS: Final = 60.0
+"""An echo may sleep so long; its timeout lies well above."""
+
+
+def build(config: Config) -> Rota:
+    """The app with every built-in type; `scheduler.tasks` in the configuration changes their settings."""
+    app = Rota(config)
+    for install in INSTALLED:
+        install(app)
+    return app
+
+
+def install_echo(app: Rota) -> None:
+    """`echo` answers with its payload: a real type, to try schedules, retries, limits and dead letters with."""
+
+    @app.task(
+        name="echo",
+        description="Answers with its payload. {'sleep': 3} takes three seconds over it, {'fail': true} fails.",
+        timeout="2m",
+        max_retries=2,
+        retry={"base": "2s", "factor": 2.0, "max": "10s"},
+    )
+    async def echo(payload: object, run: Run) -> dict[str, object]:
+        seconds, fails = _wishes(payload)
+        await _sleep(seconds, run)
+        if fails:
+            raise RuntimeError(f"It was told to fail, by its payload. This was attempt {run.attempt}.")
+        return {"echo": payload}
+
+
+INSTALLED: Final[tuple[Callable[[Rota], None], ...]] = (install_echo,)
+"""What brings the built-in types, in this order."""
+
+
+def _wishes(payload: object) -> tuple[float, bool]:
+    """How long to sleep, and whether to fail."""
+    if not isinstance(payload, Mapping):
+        return 0.0, False
+    wishes = cast("Mapping[str, object]", payload)
+    seconds, fails = wishes.get("sleep", 0), wishes.get("fail", False)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SLEEP_SECONDS:
+        raise InvalidInput(
+            f"The payload says sleep: {seconds!r}. Use a number of seconds from 0 to {MAX_SLEEP_SECONDS:.0f}."
+        )
+    if not isinstance(fails, bool):
+        raise InvalidInput(f"The payload says fail: {fails!r}. Use true or false.")
+    return float(seconds), fails
+
+
+async def _sleep(seconds: float, run: Run) -> None:
+    """Second by second, so that its progress can be watched."""
+    steps = math.ceil(seconds)
+    for step in range(steps):
+        run.progress({"slept": step, "of": seconds})
+        await asyncio.sleep(min(1.0, seconds - step))

@@ -1,0 +1,67 @@
+"""`rota alert`: what fires now, what has fired, and whether a sink can be reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from rota.cli.invocation import Cli
+from rota.cli.output import Column
+from rota.cli.pages import CursorOption, LimitOption, WatchOption, with_watch
+from rota.clock import SystemClock
+from rota.stores.base import DEFAULT_PAGE
+
+__all__ = ["history", "ls", "try_out"]
+
+_FIRING: Final = (
+    Column("RULE", "rule"),
+    Column("FOR", "subject"),
+    Column("SINCE", "since_at"),
+    Column("VALUE", "value"),
+    Column("SUMMARY", "summary"),
+)
+_HISTORY: Final = (
+    Column("AT", "at"),
+    Column("RULE", "rule"),
+    Column("FOR", "subject"),
+    Column("STATE", "state"),
+    Column("VALUE", "value"),
+    Column("SUMMARY", "summary"),
+)
+
+
+async def ls(cli: Cli, watch: WatchOption = False) -> None:
+    """List the alerts that fire now."""
+    from rota.alerts import Alerts
+
+    async with cli.desk() as desk:
+        alerts = Alerts(await desk.app.database())
+
+        async def show() -> None:
+            items = [firing.to_dict() for firing in await alerts.firing()]
+            cli.output.page(items, _FIRING, empty="Nothing fires.")
+
+        await with_watch(cli, show, watch=watch)
+
+
+async def history(cli: Cli, limit: LimitOption = DEFAULT_PAGE, cursor: CursorOption = None) -> None:
+    """List what began to fire and what was resolved, newest first."""
+    from rota.alerts import Alerts
+
+    async with cli.desk() as desk:
+        page = await Alerts(await desk.app.database()).history(limit, cursor)
+    items = [event.to_dict() for event in page.items]
+    cli.output.page(items, _HISTORY, cursor=page.cursor, empty="Nothing has fired. `rota up` looks at the rules.")
+
+
+async def try_out(
+    cli: Cli, name: Annotated[str, typer.Argument(metavar="SINK", help="A sink of alerts.sinks, or log.")]
+) -> None:
+    """Send a test alert to a sink, now."""
+    from rota.alerts import try_sink
+    from rota.cli.logs import log_to_stderr
+
+    log_to_stderr(as_json=cli.output.as_json)
+    await try_sink(cli.config, name, SystemClock().now())
+    cli.output.one({"sink": name, "delivered": True}, f"The sink {name!r} has taken a test alert.")

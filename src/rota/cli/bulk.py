@@ -1,0 +1,66 @@
+"""The same event on many tasks: said how many, asked once, done page by page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rota.cli.invocation import Cli, Desk
+from rota.cli.target import DONE
+from rota.core.task import Event
+from rota.stores.base import TaskQuery
+
+if TYPE_CHECKING:
+    from rota.operator import Counted
+
+__all__ = ["AllOption", "DryRunOption", "YesOption", "act_on_all", "is_agreed", "is_person"]
+
+AllOption = Annotated[bool, typer.Option("--all", help="Every task that matches the other options.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")]
+
+_QUESTIONS: Final[Mapping[Event, str]] = {
+    Event.PAUSE: "Pause {}?",
+    Event.RESUME: "Resume {}?",
+    Event.CANCEL: "Cancel {}?",
+    Event.RUN_NOW: "Run {} now?",
+    Event.REDRIVE: "Run {} again?",
+    Event.PURGE: "Remove {} for good?",
+}
+
+
+async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
+    """One of the operator's events on every task that matches; those that are in no state for it are left alone."""
+    counted = await desk.operator.count(query)
+    many = _tasks(counted)
+    fate = DONE[event]
+    asked: dict[str, object] = {"matching": counted.count, "is_all": counted.is_all, "changed": 0, "refused": 0}
+    if dry_run:
+        cli.output.one(asked, f"{many} would be {fate}, if their state allows it.")
+        return
+    if counted.count and not is_agreed(_QUESTIONS[event].format(many), yes=yes):
+        cli.output.one(asked, "Nothing was changed.")
+        return
+    done = await desk.operator.ask_all(event, query)
+    left = f" {done.refused} left alone: their state does not allow it." if done.refused else ""
+    changed = "1 task" if done.changed == 1 else f"{done.changed:,} tasks"
+    cli.output.one({**asked, **done._asdict()}, f"{changed} {fate}.{left}")
+
+
+def is_agreed(question: str, *, yes: bool) -> bool:
+    """Whether to go on: a person is asked unless they have said yes already."""
+    return yes or not is_person() or typer.confirm(question, err=True)
+
+
+def is_person() -> bool:
+    """Whether somebody is there to be asked; a script has decided already."""
+    return sys.stdin.isatty()
+
+
+def _tasks(counted: Counted) -> str:
+    if counted.count == 1:
+        return "1 task"
+    return f"{counted.count:,} tasks" if counted.is_all else f"More than {counted.count:,} tasks"
