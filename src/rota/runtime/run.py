@@ -78,6 +78,11 @@ class Run:
         return to_datetime(self._task.scheduled_at)
 
     @property
+    def timeout_ms(self) -> Millis:
+        """How long the run may take. Measured from its start, it needs no clock that agrees with the store's."""
+        return self._timeout_ms
+
+    @property
     def deadline(self) -> datetime | None:
         """When the type's timeout ends the run."""
         started_at = self._task.claimed_at

@@ -1,0 +1,46 @@
+"""Memory upkeep: capture what users say and see, compress it, clean it up, refresh and count it.
+
+`install_memory(app)` brings it into an app; `Memory` is everything that can be done with it.
+"""
+
+from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State
+from rota.memory.contexts import Contexts
+from rota.memory.embedding import Embedder, HashingEmbedder
+from rota.memory.handlers import (
+    create_cleanup_handler,
+    create_compression_handler,
+    periodic_memory_compression_for_user,
+)
+from rota.memory.install import install_memory, memory_of
+from rota.memory.memory import Memory, MemorySettings
+from rota.memory.merging import Merged, Merger, RuleMerger
+from rota.memory.shapes import ChatMessagePush, ChatPush, DocumentPush, Message, ScreenshotPush
+from rota.memory.types import MEMORY_TYPES
+
+__all__ = [
+    "MEMORY_TYPES",
+    "ChatMessagePush",
+    "ChatPush",
+    "Context",
+    "Contexts",
+    "DocumentPush",
+    "Embedder",
+    "HashingEmbedder",
+    "Kind",
+    "Memory",
+    "MemorySettings",
+    "Merged",
+    "Merger",
+    "Message",
+    "NewContext",
+    "Owner",
+    "RuleMerger",
+    "Scope",
+    "ScreenshotPush",
+    "State",
+    "create_cleanup_handler",
+    "create_compression_handler",
+    "install_memory",
+    "memory_of",
+    "periodic_memory_compression_for_user",
+]

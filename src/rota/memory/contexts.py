@@ -1,0 +1,440 @@
+"""The contexts of one database.
+
+Every statement names its owner or its user: there is no call that reads or writes contexts without saying whose.
+
+**The watermark.** What has been compressed is known for each context by itself: it is `fresh` until a compression has
+decided about it, and that decision is written in the same transaction as what follows from it. A single position
+("everything up to here is done") would pass over a context whose transaction began before it and was committed after
+it; a state cannot. The position that `watermarks` keeps beside it is for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from rota.clock import Instant
+from rota.database import Database
+from rota.database.tables.memory import contexts as table
+from rota.database.tables.memory import statistics, summaries, watermarks
+from rota.errors import RotaError
+from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State
+from rota.memory.merging import Merged
+
+__all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark"]
+
+ERASE_SLICE: Final = 1_000
+"""Rows that one transaction of an erasure takes."""
+
+IdAndBytes = tuple[int, bytes]
+
+
+class Lost(RotaError):
+    """Another run has decided about these contexts meanwhile; nothing was written."""
+
+    code = "memory_lost"
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """What grouping needs to know of a context."""
+
+    id: int
+    place: tuple[Instant, int]
+    embedding: bytes
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """Up to where an owner's memory is compressed."""
+
+    owner: Owner
+    compressed_to: Instant
+    last_run_at: Instant
+    runs: int
+
+
+class ContextPage(msgspec.Struct, frozen=True):
+    """A page of contexts, newest first, and where the next one begins; None if there is none."""
+
+    contexts: list[Context]
+    cursor: int | None
+
+
+class Contexts:
+    """Reads and writes contexts. Each method is one transaction, unless it says otherwise."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    # --- capturing ---
+
+    async def add(
+        self,
+        owner: Owner,
+        new: Sequence[NewContext],
+        *,
+        batch_id: str | None = None,
+        embedder: str | None = None,
+        embeddings: Sequence[bytes] = (),
+    ) -> list[int]:
+        """Keep new contexts, all or none; their ids in the same order. `embeddings` are one for each, or none."""
+        owner.check()
+        rows = [_row_of(owner, one.check(), batch_id) for one in new]
+        for row, embedding in zip(rows, embeddings, strict=False):
+            row |= {"embedder": embedder, "embedding": embedding}
+
+        def write(connection: Connection) -> list[int]:
+            now = self._now(connection)
+            for row in rows:
+                times = {"captured_at": now, "updated_at": now, "created_at": row["created_at"] or now}
+                row |= times
+            statement = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+            return list(connection.execute(statement, rows).scalars())
+
+        return await self.database.write(write)
+
+    # --- looking ---
+
+    async def get(self, user_id: str, context_id: int) -> Context | None:
+        """One context of a user; None if there is none, or if it is another user's."""
+        found = await self.get_many(user_id, [context_id])
+        return found[0] if found else None
+
+    async def get_many(self, user_id: str, ids: Collection[int]) -> list[Context]:
+        """Those of a user's contexts that have these ids, in the order of the ids."""
+        statement = select(table).where(table.c.user_id == user_id, table.c.id.in_(ids)).order_by(table.c.id)
+        return await self._read_contexts(statement)
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        states: Collection[State] = (),
+        only_results: bool = False,
+        limit: int = 50,
+        cursor: int | None = None,
+    ) -> ContextPage:
+        """A page of contexts, newest first, of these states or of any; or only results of merges."""
+        conditions = [_in_scope(scope)]
+        if states:
+            conditions.append(table.c.state.in_([state.value for state in states]))
+        if only_results:
+            conditions.append(table.c.has_compression == 1)
+        if cursor is not None:
+            conditions.append(table.c.id < cursor)
+        limit = min(max(limit, 1), 500)
+        found = await self._read_contexts(select(table).where(*conditions).order_by(table.c.id.desc()).limit(limit + 1))
+        more = found[limit - 1].id if len(found) > limit else None
+        return ContextPage(found[:limit], more)
+
+    async def sources(self, user_id: str, context_id: int) -> list[Context]:
+        """What was merged into a context, oldest first, as far as its retention has not ended."""
+        mine = and_(table.c.user_id == user_id, table.c.merged_into == context_id)
+        return await self._read_contexts(select(table).where(mine).order_by(table.c.captured_at, table.c.id))
+
+    async def happened(self, owner: Owner, since_at: Instant, until_at: Instant) -> list[Context]:
+        """What was captured of an owner and happened in a span, before it was merged; oldest first."""
+        conditions = (
+            _of_owner(owner),
+            table.c.has_compression == 0,
+            table.c.created_at >= since_at,
+            table.c.created_at < until_at,
+        )
+        return await self._read_contexts(select(table).where(*conditions).order_by(table.c.created_at, table.c.id))
+
+    async def vectors(self, scope: Scope, embedder: str, *, after: int = 0, limit: int = 5_000) -> list[IdAndBytes]:
+        """The vectors of live contexts with an id above `after`, in the order of their ids."""
+        statement = (
+            select(table.c.id, table.c.embedding)
+            .where(_in_scope(scope), table.c.state != State.MERGED, table.c.embedder == embedder, table.c.id > after)
+            .order_by(table.c.id)
+            .limit(limit)
+        )
+        rows = await self.database.read(lambda connection: connection.execute(statement).all())
+        return [(row[0], row[1]) for row in rows]
+
+    async def stale(self, scope: Scope, embedder: str, *, limit: int) -> list[Context]:
+        """Live contexts without a vector, or with that of another embedder; oldest first."""
+        is_stale = or_(table.c.embedder.is_(None), table.c.embedder != embedder)
+        conditions = (_in_scope(scope), table.c.state != State.MERGED, is_stale)
+        return await self._read_contexts(select(table).where(*conditions).order_by(table.c.id).limit(limit))
+
+    # --- compressing ---
+
+    async def owners_with_fresh(self, scope: Scope) -> list[Owner]:
+        """The owners in a scope that have contexts which no compression has decided about."""
+        statement = (
+            select(table.c.user_id, table.c.device_id, table.c.agent_id)
+            .where(_in_scope(scope), table.c.state == State.FRESH)
+            .distinct()
+        )
+        rows = await self.database.read(lambda connection: connection.execute(statement).all())
+        return sorted(Owner(*row) for row in rows)
+
+    async def forgotten(self, settled_before: Instant, *, limit: int) -> list[Owner]:
+        """Owners with fresh contexts from before an instant: those whose upkeep is overdue, by a few ids at a time."""
+        statement = (
+            select(table.c.user_id, table.c.device_id, table.c.agent_id)
+            .where(table.c.state == State.FRESH, table.c.captured_at < settled_before)
+            .distinct()
+            .limit(limit)
+        )
+        rows = await self.database.read(lambda connection: connection.execute(statement).all())
+        return sorted(Owner(*row) for row in rows)
+
+    async def fresh(self, owner: Owner, captured_before: Instant, *, limit: int) -> list[Context]:
+        """The earliest fresh contexts of an owner that were captured before an instant."""
+        conditions = (_of_owner(owner), table.c.state == State.FRESH, table.c.captured_at <= captured_before)
+        in_order = select(table).where(*conditions).order_by(table.c.captured_at, table.c.id).limit(limit)
+        return await self._read_contexts(in_order)
+
+    async def leaders(self, owner: Owner, embedder: str, captured_before: Instant, *, limit: int) -> list[Vector]:
+        """The latest contexts of an owner that others may join, in order."""
+        place = func.coalesce(table.c.leader_id, table.c.id)
+        conditions = (_of_owner(owner), table.c.leads == 1, table.c.captured_at <= captured_before)
+        statement = (
+            select(table.c.id, table.c.captured_at, place, table.c.embedding)
+            .where(*conditions, table.c.embedder == embedder)
+            .order_by(table.c.captured_at.desc(), place.desc())
+            .limit(limit)
+        )
+        rows = await self.database.read(lambda connection: connection.execute(statement).all())
+        return [Vector(row[0], (row[1], row[2]), row[3]) for row in reversed(rows)]
+
+    async def has_leaders_after(self, owner: Owner, captured_at: Instant) -> bool:
+        """Whether an owner has leaders that were captured after an instant."""
+        later = (_of_owner(owner), table.c.leads == 1, table.c.captured_at > captured_at)
+        statement = select(table.c.id).where(*later).limit(1)
+        return await self.database.read(lambda connection: connection.execute(statement).first()) is not None
+
+    async def set_embeddings(self, user_id: str, embedder: str, embeddings: Sequence[IdAndBytes]) -> None:
+        """Write vectors of a user's contexts."""
+
+        def write(connection: Connection) -> None:
+            for context_id, embedding in embeddings:
+                mine = and_(table.c.id == context_id, table.c.user_id == user_id)
+                connection.execute(table.update().where(mine).values(embedder=embedder, embedding=embedding))
+
+        await self.database.write(write)
+
+    async def keep(self, owner: Owner, ids: Collection[int], *, apart: Collection[int] = ()) -> int:
+        """fresh -> kept: they stand for themselves, and others may join those that may be merged at all.
+
+        Nobody may join those `apart`: they belong to a group that could not take them in. Answers how many it were;
+        what another run has decided about meanwhile stays as it is.
+        """
+
+        def write(connection: Connection) -> int:
+            done = {"state": State.KEPT.value, "compressed_at": self._now(connection)}
+            fresh = and_(_of_owner(owner), table.c.state == State.FRESH)
+            led = table.update().where(fresh, table.c.id.in_(ids)).values(**done, leads=table.c.enable_merge)
+            count = connection.execute(led).rowcount
+            if apart:
+                count += connection.execute(
+                    table.update().where(fresh, table.c.id.in_(apart)).values(**done, leads=0)
+                ).rowcount
+            return count
+
+        return await self.database.write(write)
+
+    async def merge(self, leader: Context, members: Sequence[Context], merged: Merged) -> int:
+        """Make one context of a leader and those who joined it: fresh -> merged for each member. The result's id.
+
+        If the leader is no result yet, it becomes the first source of a new one. All of it or nothing, and only if the
+        leader and every member are as they were when they were read (else `Lost`). The result has the leader's owner.
+        """
+        if any(member.owner != leader.owner for member in members):
+            raise AssertionError("contexts of different owners in one group")
+
+        def write(connection: Connection) -> int:
+            self._check_unchanged(connection, leader, members)
+            now = self._now(connection)
+            content = _content_of(merged, leader, members, now)
+            if leader.has_compression:
+                result_id = leader.id
+                connection.execute(table.update().where(table.c.id == leader.id).values(**content))
+            else:
+                result_id = connection.execute(
+                    table.insert().values(**_result_of(leader), **content).returning(table.c.id)
+                ).scalar_one()
+            gone = [member.id for member in members] + ([] if leader.has_compression else [leader.id])
+            connection.execute(
+                table.update()
+                .where(table.c.id.in_(gone))
+                .values(state=State.MERGED.value, merged_into=result_id, leads=0, compressed_at=now)
+            )
+            return int(result_id)
+
+        return await self.database.write(write)
+
+    def _check_unchanged(self, connection: Connection, leader: Context, members: Sequence[Context]) -> None:
+        ids = [leader.id, *(member.id for member in members)]
+        statement: Any = (
+            select(table.c.id, table.c.state, table.c.merge_count)
+            .where(_of_owner(leader.owner), table.c.id.in_(ids))
+            .order_by(table.c.id)
+        )
+        rows = connection.execute(self.database.backend.dialect.locked(statement)).all()
+        as_read = {one.id: (one.id, one.state.value, one.merge_count) for one in (leader, *members)}
+        if [tuple(row) for row in rows] != [as_read[context_id] for context_id in sorted(as_read)]:
+            raise Lost("Another run has compressed these contexts meanwhile. Look again; nothing was written.")
+
+    async def set_watermark(self, owner: Owner, compressed_to: Instant) -> bool:
+        """Note that a run has looked at everything that was captured up to an instant; whether there is more."""
+        fresh = select(table.c.id).where(_of_owner(owner), table.c.state == State.FRESH).limit(1)
+
+        def write(connection: Connection) -> bool:
+            insert = insert_sqlite if connection.dialect.name == "sqlite" else insert_postgres
+            now = self._now(connection)
+            row = {**_ids_of(owner), "compressed_to": compressed_to, "last_run_at": now, "runs": 1}
+            statement = insert(watermarks).values(row)
+            changes = {"compressed_to": compressed_to, "last_run_at": now, "runs": watermarks.c.runs + 1}
+            connection.execute(
+                statement.on_conflict_do_update(index_elements=["user_id", "device_id", "agent_id"], set_=changes)
+            )
+            return connection.execute(fresh).first() is not None
+
+        return await self.database.write(write)
+
+    async def watermarks(self, user_id: str) -> list[Watermark]:
+        """Up to where each part of a user's memory is compressed."""
+        statement = select(watermarks).where(watermarks.c.user_id == user_id).order_by(*watermarks.primary_key.columns)
+        rows = await self.database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [Watermark(_owner(row), row["compressed_to"], row["last_run_at"], row["runs"]) for row in rows]
+
+    # --- a user's rights ---
+
+    async def erase_user(self, user_id: str) -> int:
+        """Delete everything that is kept of a user, a slice at a time; how many contexts it were. Again is harmless."""
+        erased = 0
+        while True:
+            some = select(table.c.id).where(table.c.user_id == user_id).limit(ERASE_SLICE)
+            delete = table.delete().where(table.c.id.in_(some), table.c.user_id == user_id)
+            count = await self.database.write(lambda connection, delete=delete: connection.execute(delete).rowcount)
+            erased += count
+            if count == 0:
+                break
+
+        def write(connection: Connection) -> None:
+            for other in (watermarks, summaries, statistics):
+                connection.execute(other.delete().where(other.c.user_id == user_id))
+
+        await self.database.write(write)
+        return erased
+
+    # --- rows ---
+
+    def _now(self, connection: Connection) -> Instant:
+        return self.database.backend.dialect.now(connection)
+
+    async def _read_contexts(self, statement: Any) -> list[Context]:
+        rows = await self.database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [_context(row) for row in rows]
+
+
+def _of_owner(owner: Owner) -> ColumnElement[bool]:
+    return and_(
+        table.c.user_id == owner.user_id, table.c.device_id == owner.device_id, table.c.agent_id == owner.agent_id
+    )
+
+
+def _in_scope(scope: Scope) -> ColumnElement[bool]:
+    conditions = [table.c.user_id == scope.user_id]
+    if scope.device_id is not None:
+        conditions.append(table.c.device_id == scope.device_id)
+    if scope.agent_id is not None:
+        conditions.append(table.c.agent_id == scope.agent_id)
+    return and_(*conditions)
+
+
+def _ids_of(owner: Owner) -> dict[str, str]:
+    return {"user_id": owner.user_id, "device_id": owner.device_id, "agent_id": owner.agent_id}
+
+
+def _owner(row: Mapping[Any, Any]) -> Owner:
+    return Owner(row["user_id"], row["device_id"], row["agent_id"])
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _row_of(owner: Owner, new: NewContext, batch_id: str | None) -> dict[str, Any]:
+    return {
+        **_ids_of(owner),
+        "kind": new.kind.value,
+        "state": State.FRESH.value,
+        "title": new.title,
+        "text": new.text,
+        "keywords": _json(list(new.keywords)),
+        "importance": new.importance,
+        "details": _json(dict(new.details)),
+        "created_at": new.created_at,
+        "enable_merge": int(new.enable_merge),
+        "batch_id": batch_id,
+        "embedder": None,
+        "embedding": None,
+    }
+
+
+def _content_of(merged: Merged, leader: Context, members: Sequence[Context], now: Instant) -> dict[str, Any]:
+    """What a merge changes in its result."""
+    return {
+        "title": merged.title,
+        "text": merged.text,
+        "keywords": _json(list(merged.keywords)),
+        "importance": merged.importance,
+        "created_at": min(one.created_at for one in (leader, *members)),
+        "updated_at": now,
+        "compressed_at": now,
+        "merge_count": (leader.merge_count or 1) + len(members),
+    }
+
+
+def _result_of(leader: Context) -> dict[str, Any]:
+    """What a new result has from its leader: the owner, the place in the order, and the vector that others are
+    compared with, so that a group does not drift as it grows."""
+    return {
+        **_ids_of(leader.owner),
+        "kind": leader.kind.value,
+        "state": State.KEPT.value,
+        "details": _json(dict(leader.details)),
+        "embedder": leader.embedder,
+        "embedding": leader.embedding,
+        "captured_at": leader.captured_at,
+        "enable_merge": 1,
+        "has_compression": 1,
+        "leads": 1,
+        "leader_id": leader.id,
+    }
+
+
+def _context(row: Mapping[Any, Any]) -> Context:
+    return Context(
+        id=row["id"],
+        owner=_owner(row),
+        kind=Kind(row["kind"]),
+        state=State(row["state"]),
+        title=row["title"],
+        text=row["text"],
+        keywords=tuple(msgspec.json.decode(row["keywords"])),
+        importance=row["importance"],
+        details=msgspec.json.decode(row["details"]),
+        created_at=row["created_at"],
+        captured_at=row["captured_at"],
+        updated_at=row["updated_at"],
+        compressed_at=row["compressed_at"],
+        enable_merge=bool(row["enable_merge"]),
+        has_compression=bool(row["has_compression"]),
+        leads=bool(row["leads"]),
+        merge_count=row["merge_count"],
+        merged_into=row["merged_into"],
+        leader_id=row["leader_id"],
+        batch_id=row["batch_id"],
+        embedder=row["embedder"],
+        embedding=row["embedding"],
+    )

@@ -1,0 +1,129 @@
+"""The handlers of the built-in types, and the seeds' factories by their own names.
+
+Errors are raised, never turned into a success: the scheduler retries them, counts them and shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from rota.clock import Millis
+from rota.memory.memory import Memory
+from rota.memory.types import (
+    DATA_CLEANUP,
+    EMBEDDING_REFRESH,
+    HIERARCHY_SUMMARY,
+    MEMORY_COMPRESSION,
+    STATISTICS_UPDATE,
+)
+from rota.runtime.run import Run
+from rota.runtime.signals import Snooze
+
+__all__ = [
+    "create_cleanup_handler",
+    "create_compression_handler",
+    "handlers_of",
+    "periodic_memory_compression_for_user",
+]
+
+UNFINISHED: Final = "2s"
+"""A run whose time is spent goes on after a moment; others get their turn between."""
+
+SeedHandler = Callable[[str | None, str | None, str | None], Awaitable[bool]]
+
+
+class _Compresses(Protocol):
+    async def periodic_memory_compression_for_user(
+        self, user_id: str, device_id: str | None = None, agent_id: str | None = None, interval_seconds: int = 1800
+    ) -> Any: ...
+
+
+class _Cleans(Protocol):
+    async def cleanup_expired_data(self) -> Any: ...
+
+
+# --- by the seeds' names ---------------------------------------------------------------------------------------------
+
+
+def create_compression_handler(merger: _Compresses, interval_seconds: int = 1800) -> SeedHandler:
+    """A handler for `register_handler("memory_compression", ...)`; `merger` is a `Memory`, or what compresses alike."""
+
+    async def handler(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
+        if user_id is None:
+            return True
+        await merger.periodic_memory_compression_for_user(user_id, device_id, agent_id, interval_seconds)
+        return True
+
+    return handler
+
+
+def create_cleanup_handler(storage: _Cleans) -> SeedHandler:
+    """A handler for `register_handler("data_cleanup", ...)`; `storage` is a `Memory`, or what cleans up alike."""
+
+    async def handler(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
+        await storage.cleanup_expired_data()
+        return True
+
+    return handler
+
+
+async def periodic_memory_compression_for_user(
+    memory: Memory,
+    user_id: str,
+    device_id: str | None = None,
+    agent_id: str | None = None,
+    interval_seconds: int = 1800,
+) -> dict[str, object]:
+    """Compress one user's memory now, outside any task."""
+    done = await memory.periodic_memory_compression_for_user(user_id, device_id, agent_id, interval_seconds)
+    return done.to_dict()
+
+
+# --- the built-in ones -----------------------------------------------------------------------------------------------
+
+
+def handlers_of(memory: Memory, *, overdue_ms: Millis) -> dict[str, Callable[..., Awaitable[object]]]:
+    """The handler of each built-in type, by its name. Upkeep that has waited for `overdue_ms` is asked for again."""
+
+    async def memory_compression(user_id: str, device_id: str, agent_id: str, run: Run) -> dict[str, object]:
+        budget = memory.budget(run.timeout_ms)
+        done = await memory.compress_and_come_again(
+            user_id, device_id, agent_id, budget, lambda so_far: run.progress(so_far.to_dict())
+        )
+        if not done.is_finished:
+            raise Snooze(UNFINISHED)
+        return done.to_dict()
+
+    async def embedding_refresh(user_id: str, device_id: str, agent_id: str, run: Run) -> dict[str, object]:
+        scope = memory.scope_of(user_id, device_id, agent_id)
+        done = await memory.refresh(scope, memory.budget(run.timeout_ms), lambda so_far: run.progress(so_far.to_dict()))
+        if not done.is_finished:
+            raise Snooze(UNFINISHED)
+        return done.to_dict()
+
+    async def data_cleanup(run: Run) -> dict[str, object]:
+        done = await memory.cleanup_expired_data(
+            memory.budget(run.timeout_ms), lambda so_far: run.progress(so_far.to_dict())
+        )
+        if not done.is_finished:
+            raise Snooze(UNFINISHED)
+        return done.to_dict()
+
+    async def statistics_update(run: Run) -> dict[str, object]:
+        done = await memory.count(memory.budget(run.timeout_ms), lambda so_far: run.progress(so_far.to_dict()))
+        return {**done.to_dict(), "reminded": await memory.remind(overdue_ms)}
+
+    async def hierarchy_summary(user_id: str, device_id: str, agent_id: str, run: Run) -> dict[str, object]:
+        done = await memory.summarise(memory.scope_of(user_id, device_id, agent_id), memory.budget(run.timeout_ms))
+        if not done.is_finished:
+            raise Snooze(UNFINISHED)
+        return done.to_dict()
+
+    return {
+        MEMORY_COMPRESSION.name: memory_compression,
+        EMBEDDING_REFRESH.name: embedding_refresh,
+        DATA_CLEANUP.name: data_cleanup,
+        STATISTICS_UPDATE.name: statistics_update,
+        HIERARCHY_SUMMARY.name: hierarchy_summary,
+    }

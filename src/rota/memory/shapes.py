@@ -1,0 +1,178 @@
+"""What is pushed, and what is answered: the shapes of the capture calls, for HTTP and for whoever calls them directly.
+
+Names and limits are the seeds'. Fields that are not known here are passed over: their clients send more than is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rota.clock import Instant, from_datetime
+from rota.errors import InvalidInput
+from rota.keys import MAX_ID_LENGTH
+from rota.memory.context import MAX_DEVICE_LENGTH, MAX_TEXT_LENGTH, Kind, NewContext
+
+__all__ = [
+    "MAX_MESSAGES",
+    "ChatMessagePush",
+    "ChatPush",
+    "DocumentPush",
+    "Message",
+    "MessageAnswer",
+    "PushAnswer",
+    "PushData",
+    "ScreenshotPush",
+    "parse",
+]
+
+MAX_MESSAGES: Final = 100
+
+Shape = TypeVar("Shape", bound=BaseModel)
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
+Importance = Annotated[int, Field(ge=0, le=10)]
+Keywords = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)]
+
+
+class _Push(BaseModel):
+    """Whose it is: as the seeds have it, a missing id is "default"."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    user_id: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    device_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
+    agent_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
+    enable_merge: bool = True
+
+
+class Message(BaseModel):
+    """One message of a conversation. Without a timestamp it was said now."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    role: Annotated[str, Field(min_length=1, max_length=32)] = "user"
+    content: Text
+    timestamp: datetime | None = None
+    importance: Importance = 5
+    keywords: Keywords = []
+
+    def to_context(self, *, enable_merge: bool) -> NewContext:
+        return NewContext(
+            text=self.content,
+            kind=Kind.CHAT,
+            keywords=tuple(self.keywords),
+            importance=self.importance,
+            details={"role": self.role},
+            created_at=instant_of(self.timestamp),
+            enable_merge=enable_merge,
+        )
+
+
+class ChatPush(_Push):
+    """POST /api/push/chat"""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+    def to_contexts(self) -> list[NewContext]:
+        return [message.to_context(enable_merge=self.enable_merge) for message in self.messages]
+
+
+class ChatMessagePush(_Push, Message):
+    """POST /api/push/chat/message"""
+
+    def to_contexts(self) -> list[NewContext]:
+        return [self.to_context(enable_merge=self.enable_merge)]
+
+
+class ScreenshotPush(_Push):
+    """POST /api/push/screenshot: what was read from it, and where it was taken; the picture itself stays outside."""
+
+    text: Text
+    path: Annotated[str | None, Field(max_length=4_096)] = None
+    window: Annotated[str | None, Field(max_length=500)] = None
+    app: Annotated[str | None, Field(max_length=500)] = None
+    timestamp: datetime | None = None
+    importance: Importance = 5
+    keywords: Keywords = []
+
+    def to_contexts(self) -> list[NewContext]:
+        details = {"path": self.path, "window": self.window, "app": self.app}
+        return [
+            NewContext(
+                text=self.text,
+                kind=Kind.SCREENSHOT,
+                title=self.window or "",
+                keywords=tuple(self.keywords),
+                importance=self.importance,
+                details={name: value for name, value in details.items() if value is not None},
+                created_at=instant_of(self.timestamp),
+                enable_merge=self.enable_merge,
+            )
+        ]
+
+
+class DocumentPush(_Push):
+    """POST /api/push/document"""
+
+    text: Text
+    title: Annotated[str, Field(max_length=500)] = ""
+    url: Annotated[str | None, Field(max_length=4_096)] = None
+    timestamp: datetime | None = None
+    importance: Importance = 5
+    keywords: Keywords = []
+
+    def to_contexts(self) -> list[NewContext]:
+        return [
+            NewContext(
+                text=self.text,
+                kind=Kind.DOCUMENT,
+                title=self.title,
+                keywords=tuple(self.keywords),
+                importance=self.importance,
+                details={"url": self.url} if self.url else {},
+                created_at=instant_of(self.timestamp),
+                enable_merge=self.enable_merge,
+            )
+        ]
+
+
+class PushData(BaseModel):
+    """What was taken."""
+
+    batch_id: str
+    message_count: int
+    context_ids: list[int]
+
+
+class PushAnswer(BaseModel):
+    """The answer to a push, as the seeds' system gives it."""
+
+    success: Literal[True] = True
+    data: PushData
+
+
+class MessageAnswer(BaseModel):
+    """The answer to /api/push/chat/message, as the seeds have it."""
+
+    status: Literal["success"] = "success"
+    batch_id: str
+    context_id: int
+
+
+def instant_of(moment: datetime | None) -> Instant | None:
+    """A time without a zone is UTC."""
+    if moment is None:
+        return None
+    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+
+
+def parse(shape: type[Shape], data: Mapping[str, Any]) -> Shape:
+    """A push from plain data; what is wrong with it is one `InvalidInput`, in a sentence for each mistake."""
+    try:
+        return shape.model_validate(data)
+    except ValidationError as error:
+        mistakes = [f"{'.'.join(map(str, one['loc'])) or 'the push'}: {one['msg']}" for one in error.errors()]
+        raise InvalidInput(f"The push cannot be taken. {'. '.join(mistakes[:10])}.") from None

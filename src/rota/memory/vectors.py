@@ -1,0 +1,55 @@
+"""Embeddings as whole numbers: one signed byte a dimension.
+
+Products of whole numbers are exact in floating point as long as the sums stay small. So a cosine is the same number
+whatever the machine, the library or the shape of the matrices that it was computed in, and a rule that compares cosines
+gives the same answer for any order and any split of its input. It also takes a quarter of the room.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_DIMENSIONS", "Matrix", "Vectors", "cosines", "from_bytes", "lengths", "quantise", "to_bytes"]
+
+Vectors = NDArray[np.int8]
+"""One row for each text."""
+Matrix = NDArray[np.float64]
+
+_GREATEST: Final = 127
+MAX_DIMENSIONS: Final = 4_096
+
+# 127 x 127 x 1,040 is the greatest sum that single precision still holds exactly.
+_EXACT_IN_SINGLE: Final = 1_040
+
+
+def quantise(values: NDArray[np.floating]) -> Vectors:
+    """Each row, scaled so that its greatest component is 127. A row of zeros stays one."""
+    greatest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    share = np.divide(values, greatest, out=np.zeros_like(values), where=greatest > 0)
+    return np.rint(share * _GREATEST).astype(np.int8)
+
+
+def lengths(vectors: Vectors) -> NDArray[np.float64]:
+    """The length of each row; 1 for a row of zeros, so that its cosine with anything is 0."""
+    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    return np.sqrt(np.maximum(squares, 1.0))
+
+
+def cosines(left: Vectors, right: Vectors) -> Matrix:
+    """The cosine of every row on the left with every row on the right."""
+    exact = np.float32 if left.shape[1] <= _EXACT_IN_SINGLE else np.float64
+    products = (left.astype(exact) @ right.astype(exact).T).astype(np.float64)
+    return products / np.outer(lengths(left), lengths(right))
+
+
+def to_bytes(vectors: Vectors) -> list[bytes]:
+    """Each row as the database keeps it."""
+    return [row.tobytes() for row in np.ascontiguousarray(vectors)]
+
+
+def from_bytes(rows: list[bytes], dimensions: int) -> Vectors:
+    """The rows that `to_bytes` gave."""
+    return np.frombuffer(b"".join(rows), dtype=np.int8).reshape(len(rows), dimensions)

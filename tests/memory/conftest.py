@@ -1,0 +1,42 @@
+"""What the tests of memory start from: a memory on a real database, with a scheduler that only takes notes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from rota.database import Database
+from rota.memory import Contexts
+from rota.testing import FakeClock
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
+    monkeypatch.chdir(tmp_path)
+    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "TIMEZONE", "TZ"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncGenerator[Database]:
+    """Both databases, each on the test's clock."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    made = Database(url, clock=clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def sqlite(sqlite_url: str, clock: FakeClock) -> AsyncGenerator[Database]:
+    made = Database(sqlite_url, clock=clock)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def contexts(database: Database) -> Contexts:
+    return Contexts(database)

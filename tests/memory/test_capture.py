@@ -1,0 +1,195 @@
+"""Capturing: what is taken, what is refused, and that nobody waits for the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from rota import Rota
+from rota.database import Database
+from rota.errors import InvalidInput, StoreUnavailable
+from rota.memory import (
+    ChatMessagePush,
+    ChatPush,
+    DocumentPush,
+    Kind,
+    Memory,
+    MemorySettings,
+    Message,
+    Scope,
+    ScreenshotPush,
+    install_memory,
+)
+from rota.memory.shapes import parse
+from rota.stores.redis.store import RedisStore
+from rota.testing import FakeClock
+from rota.testing.redis_servers import RedisServer, redis_server
+
+
+class Scheduler:
+    """Takes notes of touches, and can be made to hang or to fail."""
+
+    def __init__(self) -> None:
+        self.touched: list[tuple[str, ...]] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.error: Exception | None = None
+
+    async def touch(self, *call: str) -> None:
+        self.touched.append(call)
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+async def scheduler() -> Scheduler:
+    return Scheduler()
+
+
+@pytest.fixture
+def memory(sqlite: Database, scheduler: Scheduler) -> Memory:
+    return memory_on(sqlite, scheduler)
+
+
+def memory_on(database: Database, scheduler: Scheduler, **settings: Any) -> Memory:
+    async def given() -> Database:
+        return database
+
+    return Memory(given, scheduler.touch, lambda: ["one", "two"], settings=MemorySettings(**settings))
+
+
+async def test_a_chat_is_kept_and_every_type_is_touched(memory: Memory, scheduler: Scheduler) -> None:
+    push = ChatPush(messages=[Message(content="Hi."), Message(content="Hello!", role="assistant")], user_id="u1")
+    answer = await memory.push(push)
+    await memory.drain()
+    assert answer.success
+    assert answer.data.message_count == 2
+    assert scheduler.touched == [("one", "u1", "default", "default"), ("two", "u1", "default", "default")]
+    page = await (await memory.contexts()).page(Scope("u1"))
+    assert [(one.text, one.details["role"], one.kind) for one in page.contexts] == [
+        ("Hello!", "assistant", Kind.CHAT),
+        ("Hi.", "user", Kind.CHAT),
+    ]
+    assert {one.batch_id for one in page.contexts} == {answer.data.batch_id}
+
+
+async def test_the_seeds_answer(memory: Memory) -> None:
+    answer = await memory.push_message(ChatMessagePush(content="Hi.", user_id="u1", device_id="phone"))
+    assert answer.model_dump()["status"] == "success"
+    found = await (await memory.contexts()).get("u1", answer.context_id)
+    assert found is not None
+    assert found.owner.device_id == "phone"
+    await memory.drain()
+
+
+async def test_screenshots_and_documents(memory: Memory) -> None:
+    await memory.push(ScreenshotPush(text="Inbox (3)", window="Mail", app="Firefox", user_id="u1"))
+    await memory.push(DocumentPush(text="Chapter one.", title="A book", url="https://example.org", user_id="u1"))
+    await memory.drain()
+    book, screen = (await (await memory.contexts()).page(Scope("u1"))).contexts
+    assert (book.kind, book.title, book.details) == (Kind.DOCUMENT, "A book", {"url": "https://example.org"})
+    assert (screen.kind, screen.title, screen.details) == (
+        Kind.SCREENSHOT,
+        "Mail",
+        {"window": "Mail", "app": "Firefox"},
+    )
+
+
+async def test_the_answer_does_not_wait_for_the_scheduler(memory: Memory, scheduler: Scheduler) -> None:
+    scheduler.may_answer.clear()
+    async with asyncio.timeout(10):
+        for _ in range(20):
+            await memory.push(ChatPush(messages=[Message(content="Hi.")], user_id="u1"))
+    assert len(scheduler.touched) <= 2
+    scheduler.may_answer.set()
+    await memory.drain()
+    # Those who came while the first touches were out are touched once, together.
+    assert len(scheduler.touched) == 4
+
+
+async def test_a_scheduler_that_is_away_loses_no_context(memory: Memory, scheduler: Scheduler) -> None:
+    scheduler.error = StoreUnavailable("gone")
+    answer = await memory.push(ChatPush(messages=[Message(content="Hi.")], user_id="u1"))
+    await memory.drain()
+    assert await (await memory.contexts()).get("u1", answer.data.context_ids[0]) is not None
+
+
+async def test_without_a_user_it_is_the_default_one_or_refused(sqlite: Database, scheduler: Scheduler) -> None:
+    push = ChatPush(messages=[Message(content="Hi.")])
+    taken = memory_on(sqlite, scheduler)
+    await taken.push(push)
+    await taken.drain()
+    assert len((await (await taken.contexts()).page(Scope("default"))).contexts) == 1
+    with pytest.raises(InvalidInput, match=r"memory\.anonymous"):
+        await memory_on(sqlite, scheduler, anonymous="reject").push(push)
+
+
+@pytest.mark.parametrize("user_id", ["__base__", "____", "__x__"])
+async def test_reserved_ids_are_refused(memory: Memory, user_id: str) -> None:
+    with pytest.raises(InvalidInput, match="reserved"):
+        await memory.push(ChatPush(messages=[Message(content="Hi.")], user_id=user_id))
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "said"),
+    [
+        (ChatPush, {"messages": []}, "messages"),
+        (ChatPush, {"messages": [{"content": "x"}] * 101}, "messages"),
+        (ChatPush, {"messages": [{"content": ""}]}, r"messages\.0\.content"),
+        (ChatPush, {"messages": [{"content": "x" * 100_001}]}, r"messages\.0\.content"),
+        (ChatPush, {"messages": [{"content": "x", "importance": 11}]}, "importance"),
+        (ChatPush, {"messages": [{"content": "x"}], "user_id": "u" * 256}, "user_id"),
+        (ChatPush, {"messages": [{"content": "x"}], "device_id": "d" * 101}, "device_id"),
+        (ChatMessagePush, {"user_id": "u1"}, "content"),
+        (ScreenshotPush, {}, "text"),
+        (DocumentPush, {"text": "x", "title": "t" * 501}, "title"),
+    ],
+)
+def test_what_cannot_be_taken_is_said(shape: type[BaseModel], data: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(shape, data)
+
+
+async def test_text_that_no_database_keeps_is_refused(memory: Memory) -> None:
+    for text in ("a\0b", "\ud800", "   "):
+        with pytest.raises(InvalidInput):
+            await memory.push(ChatPush(messages=[Message.model_construct(content=text)], user_id="u1"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[RedisServer]:
+    with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as running:
+        yield running
+
+
+async def test_while_redis_is_down_pushes_are_taken_and_run_afterwards(
+    server: RedisServer, tmp_path: Path, clock: FakeClock
+) -> None:
+    """`python -m bench.memory` measures how long they take; here they must be taken, and run when it is back."""
+    configuration = {"spool": str(tmp_path / "spool.db"), "database": f"sqlite:///{tmp_path}/rota.db"}
+    app = Rota(configuration, store=RedisStore(server.url, clock=clock), clock=clock)
+    memory = install_memory(app)
+    async with app:
+        await app.run_until_idle()
+        await asyncio.to_thread(server.stop)
+        for user in range(20):
+            await memory.push(ChatPush(messages=[Message(content="Hi there.")], user_id=f"u{user}"))
+        await memory.drain()
+        assert app.health().spooled == 20
+        await asyncio.to_thread(server.start)
+        deadline = time.monotonic() + 30
+        while app.health().spooled and time.monotonic() < deadline:  # noqa: ASYNC110  # health is a picture, not an event
+            await asyncio.sleep(0.02)
+        for _ in range(2):
+            clock.advance("31m")
+            await app.run_until_idle()
+        contexts = await memory.contexts()
+        for user in range(20):
+            assert [one.state for one in (await contexts.page(Scope(f"u{user}"))).contexts] == ["kept"]
