@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rota.config import Config
+from rota.core.alert import AlertKind, AlertRule, AlertSink
 from rota.core.lifecycle import TABLE, Special
 from rota.core.task import TaskStatus
 from rota.core.task_type import TaskType
@@ -80,11 +81,11 @@ def _state(name: str) -> TaskStatus | Special:
 
 CONFIGURATION = """# Configuration
 
-*The tables are written by `make docs` from the one table of defaults in `src/rota/core/task_type.py` and
-`src/rota/config/model.py`.*
+*The tables are written by `make docs` from `src/rota/config/settings.py`, `src/rota/config/model.py`,
+`src/rota/core/task_type.py` and `src/rota/core/alert.py`.*
 
 Settings come from, in rising order: the defaults, a YAML file (`--config`, `ROTA_CONFIG`, or `rota.yaml` in the working
-directory), the environment, flags. `rota config show` prints every value with its source, passwords hidden. Unknown
+directory), the environment, flags. `rota config show` prints every value with its source, secrets hidden. Unknown
 names and impossible values are refused at start, all of them together, each with its path and a suggestion.
 
 ```yaml
@@ -104,6 +105,17 @@ scheduler:
       trigger_mode: cron
       cron: "0 3 * * *"
       timezone: Asia/Shanghai
+
+server:
+  host: 127.0.0.1                            # another address than loopback needs access tokens
+  port: 8787
+  allowed_hosts: [rota.example.org]          # names that clients may call it by
+
+alerts:
+  sinks:
+    ops: {webhook: "https://hooks.example.org/rota", secret: "${WEBHOOK_KEY:}"}
+  rules:
+    slow: {kind: oldest_pending, threshold: 10m, for: 2m, to: [log, ops]}
 ```
 
 In the environment a path is written in capitals with two underscores between its parts:
@@ -113,10 +125,15 @@ In the environment a path is written in capitals with two underscores between it
 
 def configuration() -> str:
     """Every setting with its default."""
-    sample = Config(tasks={"<name>": TaskType(name="<name>")})
+    sample = Config(
+        tasks={"<name>": TaskType(name="<name>")},
+        alert_rules={"<name>": AlertRule(name="<name>", kind=AlertKind.DEAD_LETTERS)},
+        alert_sinks={"<name>": AlertSink(name="<name>")},
+    )
     rows = [(row.path, row.value) for row in sample.rows()]
     process = [row for row in rows if "<name>" not in row[0]]
-    per_type = [(path.removeprefix("scheduler.tasks.<name>."), value) for path, value in rows if "<name>" in path]
+    kinds = ", ".join(kind.value for kind in AlertKind if kind is not AlertKind.OUTBOX_LAG)
+    rules = [(path, kinds if path == "kind" else value) for path, value in _below(rows, "alerts.rules.<name>.")]
     return "\n".join(
         [
             CONFIGURATION,
@@ -126,10 +143,22 @@ def configuration() -> str:
             "",
             "## A task type (`scheduler.tasks.<name>.*`)",
             "",
-            *_defaults(per_type),
+            *_defaults(_below(rows, "scheduler.tasks.<name>.")),
+            "",
+            "## An alert rule (`alerts.rules.<name>.*`) and a sink (`alerts.sinks.<name>.*`)",
+            "",
+            "What they mean is said in [alerts.md](alerts.md).",
+            "",
+            *_defaults(rules),
+            "",
+            *_defaults(_below(rows, "alerts.sinks.<name>.")),
             "",
         ]
     )
+
+
+def _below(rows: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
+    return [(name.removeprefix(path), value) for name, value in rows if name.startswith(path)]
 
 
 def _defaults(rows: list[tuple[str, str]]) -> list[str]:

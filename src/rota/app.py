@@ -314,7 +314,12 @@ class Rota(TaskScheduler):
         # Most tasks are due at once: only those that are not need to know what time it is at the store.
         timed = any(options.get(name) is not None for name in ("at", "delay", "expires"))
         new = self._new_task(task_type, payload, await store.now() if timed else 0, **options)
-        (scheduled,) = await store.schedule([new])
+        if self.producer is None:
+            (scheduled,) = await store.schedule([new])
+        else:
+            with self.producer.making("schedule", task_type) as note:
+                (scheduled,) = await store.schedule([new])
+                note(scheduled.outcome)
         return Receipt.of(scheduled, new.identity)
 
     def _new_task(
@@ -409,18 +414,43 @@ class Rota(TaskScheduler):
         store = await self._ready()
         return await store.instances()
 
+    async def override(self, task_type: str, changes: Mapping[str, object]) -> TypeRecord:
+        """Set an operator's overrides of a type (`Overrides` names them), for all instances; None takes one back.
+
+        They survive restarts. What the configuration switches off stays off.
+        """
+        store = await self._ready()
+        record = await store.override_type(task_type, changes)
+        if record.accepts:
+            # The series of a type that was off from its first day is made now.
+            await declare(store, [record.task_type])
+        return record
+
     async def disable(self, task_type: str) -> TypeRecord:
         """Switch a type off, for all instances, until it is enabled again: nothing is taken on and nothing starts."""
-        store = await self._ready()
-        return await store.override_type(task_type, {"enabled": False})
+        return await self.override(task_type, {"enabled": False})
 
     async def enable(self, task_type: str) -> TypeRecord:
         """Take `disable` back. What the configuration switches off stays off."""
-        store = await self._ready()
-        record = await store.override_type(task_type, {"enabled": None})
-        # The series of a type that was off from its first day is made now.
-        await declare(store, [record.task_type])
-        return record
+        return await self.override(task_type, {"enabled": None})
+
+    async def freeze(self, task_type: str) -> TypeRecord:
+        """Start nothing of a type, for all instances; what comes is taken on and waits until `thaw`."""
+        return await self.override(task_type, {"frozen": True})
+
+    async def thaw(self, task_type: str) -> TypeRecord:
+        """Take `freeze` and `drain` back."""
+        return await self.override(task_type, {"frozen": None, "draining": None})
+
+    async def drain(self, task_type: str) -> TypeRecord:
+        """Take nothing new on, for all instances; what is there is worked off. Until `thaw`."""
+        return await self.override(task_type, {"draining": True})
+
+    # --- for those who build on it ---
+
+    async def store(self) -> Store:
+        """The open store."""
+        return await self._ready()
 
 
 # --- declaring -------------------------------------------------------------------------------------------------------

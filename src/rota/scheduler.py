@@ -15,12 +15,12 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.answers import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.config import Config, load_config
-from rota.config.model import default_spool
+from rota.config.model import default_database, default_spool
 from rota.connection import Connection
 from rota.core.outcome import Answer, Touched, TouchOutcome
 from rota.core.task import Activity, Event, Identity, Settlement, Task, TaskStatus
@@ -30,9 +30,14 @@ from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.runtime.ledger import Ledger
+from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
-from rota.stores import open_store, url_of_client
+from rota.stores import database_for, open_store, url_of_client
 from rota.stores.base import ClaimRequest, Counts, Store
+
+if TYPE_CHECKING:
+    from rota.database import Database
 
 __all__ = [
     "ITaskScheduler",
@@ -228,8 +233,16 @@ class TaskScheduler(ITaskScheduler):
         self._registry = Registry(self._config)
         self._keys = UserKeyBuilder(self._config.user_key)
         self._connection = Connection(self._make_store, self._prepare, self._release)
+        self._database: Database | None = None
+        self._kept_database: Database | None = None
         self._spool = self._make_spool()
         self._kept_open = False
+        self.ledger = Ledger()
+        """What this process has seen of touches and runs; the metrics read it."""
+        self.observers: list[Observer] = []
+        """Who else wants to know of every run. They are told by workers that start after they came."""
+        self.producer: Producer | None = None
+        """Who wants to stand around every call that makes work."""
         self._worker: Worker | None = None
         self._serving: asyncio.Task[None] | None = None
         self._hands = f"by-hand-{uuid.uuid4().hex}"
@@ -319,6 +332,16 @@ class TaskScheduler(ITaskScheduler):
             device_id=device_id or self._keys.default_device_id,
             agent_id=agent_id or self._keys.default_agent_id,
         )
+        if self.producer is None:
+            touched = await self._offer(activity)
+        else:
+            with self.producer.making("touch", task_type) as note:
+                touched = await self._offer(activity)
+                note(touched.outcome)
+        self.ledger.touched(task_type, touched.outcome)
+        return touched
+
+    async def _offer(self, activity: Activity) -> Touched:
         if self._spool is not None:
             return await self._spool.touch(activity)
         store = await self._ready()
@@ -441,7 +464,15 @@ class TaskScheduler(ITaskScheduler):
             check_interval_ms=self._config.check_interval_ms,
             max_concurrent=self._config.max_concurrent,
         )
-        return Worker(store, self._registry.servable(), self._registry.types, settings, clock=self._clock)
+        return Worker(
+            store,
+            self._registry.servable(),
+            self._registry.types,
+            settings,
+            clock=self._clock,
+            ledger=self.ledger,
+            observers=self.observers,
+        )
 
     def _refuse_while_running(self, task_type: object) -> None:
         if self.is_running():
@@ -492,6 +523,31 @@ class TaskScheduler(ITaskScheduler):
     async def _release(self) -> None:
         if self._spool is not None:
             await self._spool.close()
+        if self._database is not None:
+            database, self._database = self._database, None
+            await database.close()
+
+    async def database(self) -> Database:
+        """The open database for what has no place in the store: access, alerts, memory.
+
+        It is opened when it is first asked for, and closed with the store. A SQL store shares its own.
+        """
+        store = await self._ready()
+        if self._database is None:
+            database = self._make_database(store)
+            await database.open()
+            if self._database is not None:  # somebody else was faster
+                await database.close()
+            else:
+                self._database = database
+        return self._database
+
+    def _make_database(self, store: Store) -> Database:
+        url = self._config.database_url if "database" in self._config.sources else None
+        made = self._kept_database or database_for(store, url or default_database(store.url), self._given_clock)
+        if made.is_in_memory:
+            self._kept_database = made  # what is in memory would not be found again in another one
+        return made
 
     async def _prepare(self, store: Store) -> None:
         for warning in self._config.warnings:

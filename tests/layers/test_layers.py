@@ -24,9 +24,24 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"config"}),
     frozenset({"database"}),
     frozenset({"stores"}),
+    frozenset({"access", "webhooks"}),
     frozenset({"runtime", "events"}),
-    frozenset({"batches", "agents", "memory"}),
-    frozenset({"answers", "app", "connection", "registry", "scheduler", "schedules", "sync", "tasks"}),
+    frozenset({"alerts", "batches", "agents", "memory"}),
+    frozenset(
+        {
+            "answers",
+            "app",
+            "builtin",
+            "connection",
+            "operator",
+            "overview",
+            "registry",
+            "scheduler",
+            "schedules",
+            "sync",
+            "tasks",
+        }
+    ),
     frozenset({"api", "cli", "dashboard", "integrations", "mcp", "telemetry"}),
     frozenset({"testing"}),
 )

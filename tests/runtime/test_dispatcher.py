@@ -221,3 +221,25 @@ async def test_past_the_limit_of_abandoned_handlers_no_thread_is_started(still_s
     assert (await duty.run_once()).claimed == 1
     assert running(executor) == ["awaited"]
     await executor.drain()
+
+
+async def test_an_overridden_concurrency_counts_within_a_check_interval(
+    still_stage: Stage, still_clock: FakeClock
+) -> None:
+    await still_stage.add(waiting)
+    await still_stage.schedule("a", "b", "c", "d")
+    executor = still_stage.executor()
+    faulty = FaultyStore(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=faulty)
+    await still_stage.store.override_type("work", {"concurrency": 1})
+    assert (await duty.run_once()).claimed == 1
+    await still_stage.store.override_type("work", {"concurrency": 3})
+    assert (await duty.run_once()).claimed == 0
+    assert faulty.calls["list_types"] == 1
+    still_clock.advance("10s")
+    assert (await duty.run_once()).claimed == 2
+    await still_stage.store.override_type("work", {"concurrency": None})
+    still_clock.advance("10s")
+    assert (await duty.run_once()).claimed == 1
+    assert faulty.calls["list_types"] == 3
+    await end(executor)

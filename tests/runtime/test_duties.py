@@ -7,6 +7,7 @@ import asyncio
 from stage import Stage, until
 
 from rota.clock import DAY, HOUR, Instant, SystemClock
+from rota.core.task import Event, Settlement
 from rota.errors import StoreUnavailable
 from rota.runtime.duty import Duty, back_off_seconds
 from rota.runtime.health import Pulse
@@ -14,7 +15,7 @@ from rota.runtime.listener import Listener
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
 from rota.runtime.sweeper import Sweeper
-from rota.stores.base import Beat, ClaimRequest, Purged
+from rota.stores.base import Beat, ClaimRequest, Purged, TaskQuery, Tick
 from rota.testing import FakeClock, FaultyStore
 
 
@@ -76,7 +77,7 @@ def test_the_back_off_grows_with_jitter_and_is_bounded() -> None:
 async def test_the_sweeper_beats_reaps_and_passes_on_what_is_next(still_stage: Stage, still_clock: FakeClock) -> None:
     await still_stage.add(nothing)
     await still_stage.schedule("u1")
-    news: list[Instant | None] = []
+    news: list[Tick] = []
     sweeper = Sweeper(
         still_stage.store,
         lambda: Beat(instance="here", types=("work",), lease_ms=10_000),
@@ -93,7 +94,7 @@ async def test_the_sweeper_beats_reaps_and_passes_on_what_is_next(still_stage: S
     still_clock.advance("1s")
     report = await sweeper.run_once()
     assert report.reaped == 1
-    assert news[-1] == still_clock.now()
+    assert news[-1].next_due_at == still_clock.now()
     assert [one.beat.instance for one in await still_stage.store.instances()] == ["here"]
     assert sweeper.pause_after(report) == 1.0
 
@@ -103,7 +104,7 @@ async def test_after_an_outage_leases_are_extended_instead(still_stage: Stage, s
     await still_stage.schedule("u1")
     beat = Beat(instance="here", types=("work",), lease_ms=10_000)
     sweeper = Sweeper(
-        still_stage.store, lambda: beat, lambda due: None, sweep_ms=1_000, pulse=Pulse(still_clock), chance=half
+        still_stage.store, lambda: beat, lambda tick: None, sweep_ms=1_000, pulse=Pulse(still_clock), chance=half
     )
     await sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000))
@@ -191,3 +192,23 @@ async def test_a_worker_that_does_not_run_is_not_healthy(still_stage: Stage) -> 
     health = still_stage.worker().health()
     assert not health.ok
     assert health.reasons == ("The worker is not running.",)
+
+
+async def test_the_pruner_goes_on_with_erasures(still_stage: Stage, still_clock: FakeClock) -> None:
+    """Whoever asked for it may be gone: what still ran then is removed by a later pass."""
+    await still_stage.add(nothing)
+    await still_stage.schedule("u1", "u2")
+    store = still_stage.store
+    request = ClaimRequest(wants=[("work", 2)], instance="x", claim_id="c", lease_ms=10_000)
+    claimed = (await store.claim(request)).tasks
+    assert (await store.erase_user("u1")).running == 1
+    pruner = Pruner(store, run_ttl_ms=30 * DAY, pulse=Pulse(still_clock), chance=half)
+    await pruner.run_once()
+    assert [each.running for each in await store.erasures()] == [1]
+    await store.settle(
+        [Settlement(task_type="work", key=task.key, token=task.token, event=Event.RELEASE) for task in claimed]
+    )
+    await pruner.run_once()
+    assert await store.erasures() == []
+    assert [task.key for task in (await store.find(TaskQuery())).items] == ["u2"]
+    assert [run.key for run in await still_stage.runs()] == ["u2"]

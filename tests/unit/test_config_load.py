@@ -97,10 +97,36 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
     assert source(config, "scheduler.tasks.report.priority") == "default"
 
 
+# Of every setting that does not take a 7: something else than its default.
+OTHER_VALUES = {
+    "store": "memory://",
+    "database": "sqlite:///x.db",
+    "bus": "redis://h",
+    "timezone": "Asia/Tokyo",
+    "scheduler.enabled": "false",
+    "server.base_path": "/rota",
+    "server.hide_payloads": "true",
+    "alerts.enabled": "false",
+    "alerts.defaults": "false",
+    "webhooks.allow_private": "true",
+    "webhooks.allow_http": "true",
+    "memory.anonymous": "reject",
+    "memory.embedder": "sentence-transformers",
+    "memory.llm_merge": "true",
+    "agents.isolation": "bubblewrap",
+    "agents.require": "true",
+    "agents.timezone": "Asia/Tokyo",
+    "agents.command": '["my-agent", ["--resume", "{sessionId}"]]',
+    "agents.hears": "text",
+    "agents.speaks": "text",
+    "agents.engine": "podman",
+    "agents.approval": "none",
+}
+
+
 @pytest.mark.parametrize("path", SETTINGS)
 def test_every_setting_of_the_table_is_read_and_shown(path: str) -> None:
-    values = {"store": "memory://", "database": "sqlite:///x.db", "bus": "redis://h", "timezone": "Asia/Tokyo"}
-    given = values.get(path, "false" if path.endswith("enabled") else "7")
+    given = OTHER_VALUES.get(path, "7")
     config = load_config({}, environ={}, flags={path: given})
     assert getattr(config, SETTINGS[path]) != getattr(Config(), SETTINGS[path])
     assert source(config, path) == f"flag --{path.replace('_', '-')}"

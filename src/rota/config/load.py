@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,9 +24,21 @@ from rota.config.layers import (
     substituted,
 )
 from rota.config.legacy import modernised
-from rota.config.model import SETTINGS, TASKS, USER_KEY, Config, default_database, default_spool, warn_of_split
-from rota.config.urls import BUS_SCHEMES, DATABASE_SCHEMES, STORE_SCHEMES, check_url, masked
-from rota.config.values import as_bool, as_duration, as_float, as_int, as_spool, as_text, as_zone, reader_of
+from rota.config.model import (
+    RULES,
+    SETTINGS,
+    SINKS,
+    TASKS,
+    USER_KEY,
+    Config,
+    default_database,
+    default_spool,
+    warn_of_split,
+)
+from rota.config.settings import ALL
+from rota.config.urls import masked
+from rota.config.values import Convert, as_bool, as_float, as_int, as_text, reader_of
+from rota.core.alert import AlertKind, AlertRule, AlertSink
 from rota.core.task_type import (
     KNOWN_OPTIONS,
     RateLimit,
@@ -48,7 +59,10 @@ _Value = TypeVar("_Value")
 
 _DEFAULT_FILE: Final = "rota.yaml"
 _TASKS: Final[KeyPath] = tuple(TASKS.split("."))
+_RULES: Final[KeyPath] = tuple(RULES.split("."))
+_SINKS: Final[KeyPath] = tuple(SINKS.split("."))
 _USER_KEY: Final[KeyPath] = tuple(USER_KEY.split("."))
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _SECRET = re.compile(r"passw|secret|token|credential|api_?key", re.IGNORECASE)
 
 _NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {"rate_limit": RateLimit, "retry": RetryPolicy}
@@ -121,12 +135,13 @@ def _struct_tree(struct: type[msgspec.Struct]) -> _Tree:
 
 
 def _tree() -> _Tree:
-    """Every setting by level; None is a value, a dict a section. The types below `tasks` are in `_TASK_TREE`."""
+    """Every setting by level; None is a value, a dict a section. What people name themselves is in `_NAMED`."""
     tree: _Tree = {}
     for path in (*SETTINGS, *(f"{USER_KEY}.{item.name}" for item in fields(UserKeyConfig))):
         *sections, leaf = path.split(".")
         _level(tree, sections)[leaf] = None
-    _level(tree, _TASKS)
+    for base in _NAMED:
+        _level(tree, base)
     return tree
 
 
@@ -138,9 +153,19 @@ def _level(tree: _Tree, sections: Sequence[str]) -> _Tree:
     return tree
 
 
-_TASK_TREE: Final[_Tree] = {**_struct_tree(TaskType), **dict.fromkeys(KNOWN_OPTIONS)}
+_NAMED: Final[Mapping[KeyPath, _Tree]] = {
+    _TASKS: {**_struct_tree(TaskType), **dict.fromkeys(KNOWN_OPTIONS)},
+    _RULES: _struct_tree(AlertRule),
+    _SINKS: _struct_tree(AlertSink),
+}
+"""The sections in which people choose the names, and what stands below each name."""
+
 _TREE: Final[_Tree] = _tree()
-_SHORT: Final[Mapping[str, KeyPath]] = {path.rpartition(".")[2]: tuple(path.split(".")) for path in SETTINGS}
+_READ: Final[Mapping[str, Convert]] = {setting.path: setting.read for setting in ALL}
+# Of two settings with the same last name the first one has the short flag.
+_SHORT: Final[Mapping[str, KeyPath]] = {
+    setting.path.rpartition(".")[2]: tuple(setting.path.split(".")) for setting in reversed(ALL)
+}
 
 
 # --- from settings to values ---------------------------------------------------------------------------------------
@@ -177,6 +202,10 @@ class _Reader:
             self.findings.problems.append(f"{dotted(path)} is {shown} ({given.source}). {error}")
             return default
 
+    def setting(self, path: str, default: object) -> object:
+        """The value of one of the single settings."""
+        return self.take(tuple(path.split(".")), _READ[path], default)
+
     def struct(self, base: KeyPath, struct: type[msgspec.Struct]) -> dict[str, object]:
         """The given settings of a struct, by the names of its fields."""
         values: dict[str, object] = {}
@@ -192,10 +221,10 @@ class _Reader:
                 values[item.name] = value
         return values
 
-    def task_names(self) -> list[str]:
-        """The types that the configuration speaks of, in its order."""
-        depth = len(_TASKS)
-        return list(dict.fromkeys(path[depth] for path in self._left if path[:depth] == _TASKS and len(path) > depth))
+    def names(self, base: KeyPath) -> list[str]:
+        """What the configuration speaks of below a section that has names of its own, in its order."""
+        depth = len(base)
+        return list(dict.fromkeys(path[depth] for path in self._left if path[:depth] == base and len(path) > depth))
 
     def refuse_the_rest(self) -> None:
         """Make a problem of every setting that does not exist, once for a whole section."""
@@ -213,7 +242,7 @@ def _farthest(path: KeyPath) -> tuple[KeyPath, _Tree | None]:
     level = _TREE
     for depth in range(len(path)):
         here = path[: depth + 1]
-        below = _TASK_TREE if here[:-1] == _TASKS else level.get(here[-1])
+        below = _NAMED[here[:-1]] if here[:-1] in _NAMED else level.get(here[-1])
         if below is None:
             return here, None
         level = below
@@ -223,7 +252,7 @@ def _farthest(path: KeyPath) -> tuple[KeyPath, _Tree | None]:
 def _misplaced(here: KeyPath, level: _Tree | None, path: KeyPath, value: object, source: str) -> str:
     what = _shown(path, value) if here == path else "a section"
     if level is not None:
-        return f"{dotted(here)} is {what} ({source}), but it is a section. It has: {', '.join(level) or 'task types'}."
+        return f"{dotted(here)} is {what} ({source}), but it is a section. It has: {', '.join(level) or 'names'}."
     siblings = _farthest(here[:-1])[1] or {}
     if here[-1] in siblings:
         return f"{dotted(here)} is a section ({source}), but it takes one value. Write it like '{here[-1]}: ...'."
@@ -240,19 +269,24 @@ def _shown(path: KeyPath, value: object) -> str:
 
 def _build(reader: _Reader, environ: Mapping[str, str]) -> Config:
     timezone = _timezone(reader, environ)
-    store_url = reader.take(("store",), partial(_url, schemes=STORE_SCHEMES), Config.store_url)
+    store_url = str(reader.setting("store", Config.store_url))
+    defaults: dict[str, object] = {
+        "timezone": timezone,
+        "store_url": store_url,
+        "database_url": _inherited_database(reader, store_url),
+        "spool_path": default_spool(store_url),
+    }
+    single: dict[str, Any] = {}
+    for setting in ALL:
+        default = defaults.get(setting.attribute, getattr(Config, setting.attribute))
+        # What was taken above is gone: its value is the default by now.
+        single[setting.attribute] = reader.setting(setting.path, default)
+    sinks = _sinks(reader)
     config = Config(
-        store_url=store_url,
-        database_url=_database(reader, store_url),
-        spool_path=reader.take(("spool",), as_spool, default_spool(store_url)),
-        bus_url=reader.take(("bus",), partial(_url, schemes=BUS_SCHEMES), Config.bus_url),
-        timezone=timezone,
-        enabled=reader.take(("scheduler", "enabled"), as_bool, Config.enabled),
+        **single,
         user_key=_user_key(reader),
-        check_interval_ms=reader.take(_SHORT["check_interval"], as_duration, Config.check_interval_ms),
-        max_concurrent=reader.take(_SHORT["max_concurrent"], as_int, Config.max_concurrent),
-        lease_ms=reader.take(("lease",), as_duration, Config.lease_ms),
-        sweep_ms=reader.take(("sweep_interval",), as_duration, Config.sweep_ms),
+        alert_sinks=MappingProxyType(sinks),
+        alert_rules=MappingProxyType(_rules(reader, sinks)),
         tasks=MappingProxyType(_tasks(reader, timezone)),
         sources=MappingProxyType(reader.sources),
     )
@@ -262,15 +296,11 @@ def _build(reader: _Reader, environ: Mapping[str, str]) -> Config:
     return replace(config, warnings=tuple(map(_printable, warnings)))
 
 
-def _url(value: object, schemes: tuple[str, ...]) -> str:
-    return check_url(as_text(value), schemes)
-
-
-def _database(reader: _Reader, store_url: str) -> str:
+def _inherited_database(reader: _Reader, store_url: str) -> str:
     inherited = default_database(store_url)
     if inherited == store_url and "store" in reader.sources:
         reader.sources["database"] = "the store's"
-    return reader.take(("database",), partial(_url, schemes=DATABASE_SCHEMES), inherited)
+    return inherited
 
 
 def _timezone(reader: _Reader, environ: Mapping[str, str]) -> str:
@@ -281,7 +311,7 @@ def _timezone(reader: _Reader, environ: Mapping[str, str]) -> str:
         if value.removeprefix(":") == host:
             reader.sources["timezone"] = f"environment {name}"
             break
-    return reader.take(("timezone",), as_zone, host)
+    return str(reader.setting("timezone", host))
 
 
 def _user_key(reader: _Reader) -> UserKeyConfig:
@@ -296,8 +326,51 @@ def _user_key(reader: _Reader) -> UserKeyConfig:
         return UserKeyConfig()
 
 
+def _sinks(reader: _Reader) -> dict[str, AlertSink]:
+    return {name: _sink(reader, name) for name in reader.names(_SINKS)}
+
+
+def _sink(reader: _Reader, name: str) -> AlertSink:
+    base = (*_SINKS, name)
+    sink = msgspec.convert({"name": name, **reader.struct(base, AlertSink)}, AlertSink)
+    _note(reader, base, [*_wrong_name(name), *sink.problems()])
+    return sink
+
+
+def _rules(reader: _Reader, sinks: Mapping[str, AlertSink]) -> dict[str, AlertRule]:
+    rules = {name: _rule(reader, name, sinks) for name in reader.names(_RULES)}
+    return {name: rule for name, rule in rules.items() if rule is not None}
+
+
+def _rule(reader: _Reader, name: str, sinks: Mapping[str, AlertSink]) -> AlertRule | None:
+    base = (*_RULES, name)
+    given = reader.struct(base, AlertRule)
+    if "kind" not in given:
+        if f"{dotted(base)}.kind" not in reader.failed:
+            kinds = ", ".join(kind.value for kind in AlertKind)
+            reader.findings.problems.append(f"{dotted(base)} has no kind. Say what it looks at: {kinds}.")
+        return None
+    rule = msgspec.convert({"name": name, **given}, AlertRule)
+    _note(reader, base, [*_wrong_name(name), *rule.problems(sinks)])
+    return rule
+
+
+def _note(reader: _Reader, base: KeyPath, wrong: Sequence[tuple[str, str]]) -> None:
+    """Make a sentence of each problem of a named section: its path, where it was given, what to do."""
+    for setting, advice in wrong:
+        path = dotted((*base, setting)) if setting else dotted(base)
+        source = reader.sources.get(path)
+        reader.findings.problems.append(f"{path}{f' ({source})' if source else ''}: {advice}")
+
+
+def _wrong_name(name: str) -> list[tuple[str, str]]:
+    if _NAME.fullmatch(name):
+        return []
+    return [("", "Use a name of small letters, digits, '_' and '-', at most 64, that begins with a letter.")]
+
+
 def _tasks(reader: _Reader, timezone: str) -> dict[str, TaskType]:
-    tasks = {name: _task(reader, name, timezone) for name in reader.task_names()}
+    tasks = {name: _task(reader, name, timezone) for name in reader.names(_TASKS)}
     circle = after_cycle(tasks)
     if len(circle) > 2:  # a type after itself is reported with its own settings
         reader.findings.problems.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -9,14 +10,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rota.clock import HOUR, SECOND, Millis, format_duration
+from rota.clock import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
+from rota.config.settings import ALL
 from rota.config.urls import is_local, masked, scheme_of
+from rota.core.alert import AlertRule, AlertSink
 from rota.core.task_type import TaskType, setting_name
 from rota.errors import InvalidConfig
 from rota.keys import UserKeyConfig
 
 __all__ = [
+    "RULES",
     "SETTINGS",
+    "SINKS",
     "SPOOL_FILE",
     "TASKS",
     "USER_KEY",
@@ -29,21 +34,10 @@ __all__ = [
 
 USER_KEY: Final = "scheduler.user_key_config"
 TASKS: Final = "scheduler.tasks"
+RULES: Final = "alerts.rules"
+SINKS: Final = "alerts.sinks"
 
-SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "store": "store_url",
-        "database": "database_url",
-        "bus": "bus_url",
-        "spool": "spool_path",
-        "timezone": "timezone",
-        "lease": "lease_ms",
-        "sweep_interval": "sweep_ms",
-        "scheduler.enabled": "enabled",
-        "scheduler.executor.check_interval": "check_interval_ms",
-        "scheduler.executor.max_concurrent": "max_concurrent",
-    }
-)
+SETTINGS: Final[Mapping[str, str]] = MappingProxyType({setting.path: setting.attribute for setting in ALL})
 """The path of every single setting, and the attribute of `Config` that holds it."""
 
 
@@ -86,6 +80,50 @@ class Config:
     max_concurrent: int = 5
     lease_ms: Millis = 10 * SECOND
     sweep_ms: Millis = 1 * SECOND
+    server_host: str = "127.0.0.1"
+    server_port: int = 8787
+    server_base_path: str = ""
+    """Where the service stands behind a proxy: "" or "/rota"."""
+    server_allowed_hosts: tuple[str, ...] = ()
+    """Names that clients may call it by, beside the address it is bound to and this host's own."""
+    server_token_file: str | None = None
+    """Where the first token is kept; None for beside the database."""
+    hide_payloads: bool = False
+    alerts_enabled: bool = True
+    alerts_check_ms: Millis = 15 * SECOND
+    alerts_defaults: bool = True
+    """Whether the built-in rules stand beside the given ones. A given rule of the same name takes its place."""
+    alert_rules: Mapping[str, AlertRule] = field(default_factory=lambda: MappingProxyType({}))
+    alert_sinks: Mapping[str, AlertSink] = field(default_factory=lambda: MappingProxyType({}))
+    webhooks_allow_private: bool = False
+    webhooks_allow_http: bool = False
+    memory_anonymous: str = "default"
+    memory_embedder: str = "hashing"
+    memory_model: str | None = None
+    memory_llm_merge: bool = False
+    agents_groups_dir: str = "groups"
+    agents_isolation: str = "auto"
+    agents_require: bool = False
+    agents_timezone: str | None = None
+    agents_command: tuple[str | tuple[str, ...], ...] | None = None
+    """The agent's program; None for the built-in echo agent."""
+    agents_hears: str = "json"
+    agents_speaks: str = "json"
+    agents_pass_on: tuple[str, ...] = ()
+    """Variables of this process that agents see too."""
+    agents_read_only: tuple[str, ...] = ()
+    """What else agents may read, if their isolation hides it."""
+    agents_image: str | None = None
+    agents_engine: str | None = None
+    agents_timeout_ms: Millis = 30 * MINUTE
+    agents_concurrency: int = 5
+    agents_max_failures: int = 5
+    agents_approval: str = "all"
+    agents_max_schedules: int = 20
+    agents_min_interval_ms: Millis = 5 * MINUTE
+    agents_max_life_ms: Millis = 30 * DAY
+    agents_mcp_url: str | None = None
+    """Where agents reach this service's /mcp; with it each run has a token of its own in its environment."""
     tasks: Mapping[str, TaskType] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -120,9 +158,16 @@ class Config:
             yield path, _shown(attribute, getattr(self, attribute))
         for item in fields(self.user_key):
             yield f"{USER_KEY}.{item.name}", _shown(item.name, getattr(self.user_key, item.name))
+        for name, rule in self.alert_rules.items():
+            yield from _struct_values(f"{RULES}.{name}", rule)
+        for name, sink in self.alert_sinks.items():
+            yield from _struct_values(f"{SINKS}.{name}", sink)
         for name, task_type in self.tasks.items():
             yield from _struct_values(f"{TASKS}.{name}", task_type)
 
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]%-]{1,253}")
+_BASE_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
 
 _RULES: Final[tuple[tuple[str, Callable[[Config], bool], str], ...]] = (
     (
@@ -145,6 +190,29 @@ _RULES: Final[tuple[tuple[str, Callable[[Config], bool], str], ...]] = (
         lambda c: 1 <= c.max_concurrent <= 10_000,
         "Use 1 to 10000, or set scheduler.enabled: false to run nothing.",
     ),
+    (
+        "server.host",
+        lambda c: bool(_HOST.fullmatch(c.server_host)),
+        "Use a name or an address to bind to, like '127.0.0.1' or '0.0.0.0'.",
+    ),
+    ("server.port", lambda c: 0 <= c.server_port <= 65_535, "Use 1 to 65535, or 0 for any that is free."),
+    (
+        "server.base_path",
+        lambda c: bool(_BASE_PATH.fullmatch(c.server_base_path)),
+        "Use a path that begins with a slash and ends without one, like '/rota'.",
+    ),
+    (
+        "server.allowed_hosts",
+        lambda c: all(map(_HOST.fullmatch, c.server_allowed_hosts)),
+        "Use host names without scheme and port, like 'rota.example.org'.",
+    ),
+    ("agents.timeout", lambda c: SECOND <= c.agents_timeout_ms <= DAY, "Use 1s to 24h; '30m' is usual."),
+    ("agents.concurrency", lambda c: 1 <= c.agents_concurrency <= 1_000, "Use 1 to 1000."),
+    ("agents.max_failures", lambda c: 0 <= c.agents_max_failures <= 1_000, "Use 1 to 1000, or 0 for never."),
+    ("agents.max_schedules", lambda c: 0 <= c.agents_max_schedules <= 1_000, "Use 0 to 1000."),
+    ("agents.min_interval", lambda c: SECOND <= c.agents_min_interval_ms <= DAY, "Use 1s to 24h."),
+    ("agents.max_life", lambda c: SECOND <= c.agents_max_life_ms <= 3_650 * DAY, "Use 1s to 10 years."),
+    ("alerts.check_interval", lambda c: SECOND <= c.alerts_check_ms <= HOUR, "Use 1s to 1h; '15s' is usual."),
 )
 
 
@@ -158,7 +226,17 @@ def warn_of_split(config: Config) -> Iterator[str]:
     )
 
 
-_UNSET: Final[Mapping[str, str]] = {"spool_path": "off", "max_wait_ms": "4 x interval", "concurrency": "max_concurrent"}
+_UNSET: Final[Mapping[str, str]] = {
+    "spool_path": "off",
+    "max_wait_ms": "4 x interval",
+    "concurrency": "max_concurrent",
+    "server_token_file": "beside the database",
+    "agents_timezone": "the top-level timezone",
+    "agents_command": "the built-in echo agent",
+    "agents_engine": "the first that is installed",
+    "type": "each",
+    "threshold": "as is usual for the kind",
+}
 
 
 def _struct_values(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, str]]:
@@ -177,6 +255,11 @@ def _struct_values(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, str
 def _shown(name: str, value: object) -> str:
     if value is None:
         return _UNSET.get(name, "none")
+    if name == "secret":
+        return "***"
+    if name == "webhook":
+        # Whoever knows the whole address may post to it.
+        return f"{'/'.join(str(value).split('/', 3)[:3])}/***"
     if name.endswith("_ms") and isinstance(value, int):
         return format_duration(value)
     if isinstance(value, bool):

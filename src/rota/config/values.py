@@ -5,26 +5,31 @@ The environment knows nothing but texts, so "true", "5" and "30m" are read as wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from rota.clock import Millis, parse_duration
+from rota.clock import SECOND, Millis, parse_duration
 from rota.core.task_type import did_you_mean
 from rota.errors import InvalidConfig, InvalidInput
 from rota.triggers.zone import zone
 
 __all__ = [
     "Convert",
+    "as_amount",
+    "as_argv",
     "as_bool",
+    "as_choice",
     "as_duration",
     "as_float",
     "as_int",
     "as_names",
+    "as_path",
     "as_spool",
+    "as_template",
     "as_text",
     "as_zone",
     "reader_of",
@@ -87,6 +92,58 @@ def as_names(value: object) -> tuple[str, ...]:
         raise InvalidConfig("Use a list of names, like [memory_compression].") from None
 
 
+def as_amount(value: object) -> float:
+    """A number; a duration counts in seconds, and a percentage as a share."""
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, str) and text.endswith("%"):
+        return as_float(text[:-1]) / 100
+    if isinstance(text, str) and text[-1:].isalpha():
+        return as_duration(text) / SECOND
+    return as_float(value)
+
+
+def as_argv(value: object) -> tuple[str, ...]:
+    """A program and its arguments: a list, never a line for a shell."""
+    try:
+        argv = msgspec.convert(value, tuple[str, ...])
+    except msgspec.ValidationError:
+        argv = ()
+    if not argv or not argv[0].strip() or any("\0" in argument for argument in argv):
+        raise InvalidConfig("Use a list: the program, then its arguments, like [/usr/bin/notify, --urgent].")
+    return tuple(map(as_text, argv))
+
+
+def as_template(value: object) -> tuple[str | tuple[str, ...], ...]:
+    """A program and its arguments, where an inner list is left out if its placeholder has no value.
+
+    The environment has it as JSON: a list still, never a line for a shell.
+    """
+    try:
+        given: object = msgspec.json.decode(value) if isinstance(value, str) else value
+        template = msgspec.convert(given, tuple[str | tuple[str, ...], ...])
+    except (msgspec.MsgspecError, UnicodeError):
+        template = ()
+    first = template[0] if template else ""
+    if not isinstance(first, str) or not first.strip() or "\0" in str(template):
+        raise InvalidConfig(
+            "Use a list: the program, then its arguments, like [my-agent, --print, [--resume, '{sessionId}']]."
+        )
+    return template
+
+
+def as_choice(*choices: str) -> Convert:
+    """How one of a few words is read."""
+    return lambda value: _chosen(value, choices)
+
+
+def as_path(value: object) -> str:
+    """The path of a file or a folder."""
+    text = as_text(value)
+    if not text.strip() or "\0" in text:
+        raise InvalidConfig("Use a path, like 'rota-token'.")
+    return text
+
+
 def as_spool(value: object) -> str | None:
     """The path of a file, or None for none. YAML reads a plain `off` as false, so that is what it means."""
     if value is False or (isinstance(value, str) and value.strip().lower() in ("off", "false", "no", "none")):
@@ -105,10 +162,8 @@ def reader_of(field: msgspec.structs.FieldInfo) -> Convert:
     """How a setting of a struct is read: by the name and the type of its field."""
     if field.name.endswith("_ms"):
         return as_duration
-    if field.name == "after":
-        return as_names
-    if field.name == "timezone":
-        return as_zone
+    if field.name in _BY_NAME:
+        return _BY_NAME[field.name]
     return lambda value: _lax_of(value, _without_none(field.type))
 
 
@@ -124,13 +179,22 @@ def _lax(value: object, kind: type[_Scalar]) -> _Scalar:
 def _lax_of(value: object, kind: object) -> object:
     """A plain value of any type that a setting may have; a choice is answered with the nearest one."""
     choices = _choices(kind)
-    if choices:
-        if value in choices:
-            return value
-        raise InvalidConfig(did_you_mean(value, choices))
-    return _BY_TYPE[kind](value)
+    return _chosen(value, choices) if choices else _BY_TYPE[kind](value)
 
 
+def _chosen(value: object, choices: Collection[str]) -> str:
+    if isinstance(value, str) and value in choices:
+        return value
+    raise InvalidConfig(did_you_mean(value, choices))
+
+
+_BY_NAME: Final[dict[str, Convert]] = {
+    "after": as_names,
+    "command": as_argv,
+    "threshold": as_amount,
+    "timezone": as_zone,
+    "to": as_names,
+}
 _BY_TYPE: Final[dict[object, Convert]] = {bool: as_bool, int: as_int, float: as_float, str: as_text}
 
 

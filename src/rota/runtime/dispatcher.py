@@ -78,6 +78,7 @@ class Dispatcher(Duty[DispatchReport]):
         self._call_timeout = call_timeout
         self._names = sorted(name for name in handlers if types[name].enabled)
         self._limits = {name: types[name].concurrency or slots.total for name in self._names}
+        self._look_again_at = clock.monotonic()
         self._turn = 0
         self._quiet_until: dict[str, float] = {}
         self._unanswered: list[str] = []
@@ -105,6 +106,7 @@ class Dispatcher(Duty[DispatchReport]):
     async def run_once(self, now: Instant | None = None) -> DispatchReport:
         """Claim until nothing is due or no slot is free."""
         await self.give_back(now)
+        await self._look_at_types()
         report = DispatchReport(is_full=not self._free())
         satisfied: set[str] = set()
         while not self.is_stopping and (wants := share(self._free(), self._lanes(satisfied))):
@@ -113,6 +115,16 @@ class Dispatcher(Duty[DispatchReport]):
             report = self._add(report, claimed)
         self._due_at = report.next_due_at
         return report
+
+    async def _look_at_types(self) -> None:
+        """An operator may have set another concurrency, on any instance: once per check interval this one looks."""
+        if not self._names or self._clock.monotonic() < self._look_again_at:
+            return
+        for record in await within(self._call_timeout, "list_types", self._store.list_types()):
+            name = record.task_type.name
+            if name in self._limits:
+                self._limits[name] = record.effective.concurrency or self._slots.total
+        self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
 
     def pause_after(self, report: DispatchReport) -> float:
         longest = self._slots.check_interval_ms / 1_000
@@ -150,6 +162,8 @@ class Dispatcher(Duty[DispatchReport]):
         self._unanswered.remove(request.claim_id)
         for task in claimed.tasks:
             self._executor.start(task, sent_at)
+        for observer in self._executor.observers:
+            observer.claimed(len(claimed.tasks))
         return claimed
 
     def _note(self, wants: list[tuple[str, int]], claimed: Claimed) -> set[str]:

@@ -35,6 +35,7 @@ from rota.logs import get_logger
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
+from rota.runtime.observer import Observer
 from rota.runtime.process import run_in_process
 from rota.runtime.running import Running
 from rota.runtime.signals import Signal
@@ -68,6 +69,7 @@ class Executor:
         chance: Callable[[], float],
         pulse: Pulse,
         grace: float = GRACE_SECONDS,
+        observers: tuple[Observer, ...] = (),
     ) -> None:
         self.grace = grace
         self.running: set[Running] = set()
@@ -79,6 +81,7 @@ class Executor:
         self.on_settled: Settled = _ignore
         self.on_free: Callable[[], None] = _nothing
         """Told when a handler that was given up on has ended after all."""
+        self.observers = observers
         self._store = store
         self._handlers = handlers
         self._types = types
@@ -169,6 +172,8 @@ class Executor:
             return _RELEASED
         running.entered = True
         running.started = self._clock.monotonic()
+        for observer in self.observers:
+            observer.run_started(running)
         verdict: Verdict | None = None
         if running.cause is None:
             try:
@@ -241,14 +246,16 @@ class Executor:
             else:
                 landed = await self._settle(running, verdict)
         finally:
-            self._close(running, Event.RELEASE if verdict is None else verdict.event, landed)
+            self._close(running, verdict, landed)
 
-    def _close(self, running: Running, event: Event, landed: bool) -> None:
+    def _close(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
         self.running.discard(running)
         self.per_type[running.task.task_type] -= 1
         self.runs_total += 1
         self._closed_one.set()
-        self.on_settled(running.task, event, landed)
+        for observer in self.observers:
+            observer.run_ended(running, verdict, landed)
+        self.on_settled(running.task, Event.RELEASE if verdict is None else verdict.event, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:
         """Write the end of the run, for as long as the store is away: the token keeps a late one harmless."""
@@ -277,12 +284,13 @@ class Executor:
 
     def _settlement(self, running: Running, verdict: Verdict) -> Settlement:
         task = running.task
+        running.took_ms = max(0, round((self._clock.monotonic() - running.started) * 1_000))
         return Settlement(
             task_type=task.task_type,
             key=task.key,
             token=task.token,
             event=verdict.event,
-            duration_ms=max(0, round((self._clock.monotonic() - running.started) * 1_000)),
+            duration_ms=running.took_ms,
             reason=verdict.reason,
             error=verdict.error,
             result=verdict.result,
@@ -293,6 +301,8 @@ class Executor:
     def _settled(self, running: Running, settlement: Settlement, reply: Reply) -> bool:
         if reply.answer not in (Answer.OK, Answer.ALREADY):
             self._log_lost(running)
+            for observer in self.observers:
+                observer.write_refused(running.task)
             return False
         if settlement.event in _FAILURES:
             self._log_settled(self._log.warning, "run failed", running, settlement)

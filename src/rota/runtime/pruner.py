@@ -1,4 +1,4 @@
-"""Retention: ends what has expired and removes what is old enough."""
+"""Retention: ends what has expired, removes what is old enough, and goes on with the erasure of users."""
 
 from __future__ import annotations
 
@@ -47,7 +47,17 @@ class Pruner(Duty[Purged]):
             total = Purged(*(a + b for a, b in zip(total, pruned, strict=True)))
             if max(pruned) < self._page:
                 break
+        await self._erase(now)
         return total
+
+    async def _erase(self, now: Instant | None) -> None:
+        """Go on with the erasures that are under way: whoever asked may be gone, or waits for a run to end."""
+        for erasure in await within(self._call_timeout, "erasures", self._store.erasures()):
+            for _ in range(MAX_PAGES):
+                call = self._store.erase_user(erasure.user_id, now=now)
+                moved = await within(self._call_timeout, "erase_user", call)
+                if moved.done_at is not None or moved.running:
+                    break
 
     def pause_after(self, report: Purged) -> float:
         # Instances that were started together drift apart.

@@ -33,6 +33,8 @@ class Running:
         "task",
         "timeout_ms",
         "timer",
+        "took_ms",
+        "trace",
     )
 
     def __init__(self, task: Task, handler: Handler | None, timeout_ms: Millis, held_since: float) -> None:
@@ -54,6 +56,10 @@ class Running:
         self.left_behind: asyncio.Task[None] | None = None
         """The handler's own task, once it was given up on. The loop itself keeps no reference to it."""
         self.timer: asyncio.TimerHandle | None = None
+        self.took_ms: Millis = 0
+        """How long the handler took, once that is known."""
+        self.trace: object = None
+        """What a tracing observer keeps between the run's start and its end."""
         self._handler = handler
         self._run: Run | None = None
         self._progress_sent: str | None = None

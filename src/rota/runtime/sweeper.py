@@ -10,7 +10,7 @@ from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
 from rota.runtime.health import Pulse
-from rota.stores.base import Beat, Store
+from rota.stores.base import Beat, Store, Tick
 
 __all__ = ["SweepReport", "Sweeper"]
 
@@ -28,7 +28,7 @@ class SweepReport:
 
 
 class Sweeper(Duty[SweepReport]):
-    """Ticks, and passes on what the tick says of the next due time."""
+    """Ticks, and passes on what the tick has found."""
 
     name = "sweeper"
 
@@ -36,7 +36,7 @@ class Sweeper(Duty[SweepReport]):
         self,
         store: Store,
         beat: Callable[[], Beat],
-        on_due: Callable[[Instant | None], None],
+        on_tick: Callable[[Tick], None],
         *,
         sweep_ms: Millis,
         pulse: Pulse,
@@ -46,7 +46,7 @@ class Sweeper(Duty[SweepReport]):
         super().__init__(pulse, chance)
         self._store = store
         self._beat = beat
-        self._on_due = on_due
+        self._on_tick = on_tick
         self._period = sweep_ms / 1_000
         self._call_timeout = call_timeout
 
@@ -63,7 +63,7 @@ class Sweeper(Duty[SweepReport]):
             )
         if tick.extended:
             log.warning("leases extended", leases=tick.extended, reason="nobody had swept for a while")
-        self._on_due(tick.next_due_at)
+        self._on_tick(tick)
         return SweepReport(len(tick.reaped), tick.extended, tick.next_due_at, tick.now)
 
     def pause_after(self, report: SweepReport) -> float:

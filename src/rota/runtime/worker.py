@@ -7,7 +7,7 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.clock import DAY, SECOND, Clock, Millis
@@ -21,14 +21,17 @@ from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Health, Pulse
 from rota.runtime.heartbeat import Heartbeat
+from rota.runtime.ledger import Ledger
 from rota.runtime.listener import WAIT_MS, Listener
+from rota.runtime.observer import Observer
 from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
 from rota.runtime.reconciler import Reconcilable, Reconciler
+from rota.runtime.recorder import Recorder
 from rota.runtime.sweeper import Sweeper
 from rota.runtime.verdict import Cause
-from rota.stores.base import Beat, Store
+from rota.stores.base import Beat, Store, Tick
 
 __all__ = ["Worker", "WorkerSettings"]
 
@@ -62,6 +65,8 @@ class Worker:
         clock: Clock,
         chance: Callable[[], float] = random.random,
         instance: str | None = None,
+        ledger: Ledger | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         _check(handlers, types)
         settings = settings or WorkerSettings()
@@ -72,6 +77,8 @@ class Worker:
         self._started_at = clock.now()
         self._pulse = pulse = Pulse(clock)
         patience = settings.call_timeout
+        self._ledger = ledger = ledger or Ledger()
+        self._observers: tuple[Observer, ...] = (ledger, *observers)
         self._executor = Executor(
             store,
             handlers,
@@ -80,6 +87,7 @@ class Worker:
             chance=chance,
             pulse=pulse,
             grace=settings.grace_ms / SECOND,
+            observers=self._observers,
         )
         self._heartbeat = Heartbeat(
             store, self._executor, lease_ms=settings.lease_ms, clock=clock, pulse=pulse, call_timeout=patience
@@ -101,13 +109,14 @@ class Worker:
         self._sweeper = Sweeper(
             store,
             self._beat,
-            dispatcher.expect,
+            self._ticked,
             sweep_ms=settings.sweep_ms,
             pulse=pulse,
             chance=chance,
             call_timeout=patience,
         )
         self._pruner = Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience)
+        self._recorder = Recorder(store, ledger, clock=clock, pulse=pulse, chance=chance, call_timeout=patience)
         self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
         self._reconciler = Reconciler(store, pulse=pulse, chance=chance) if isinstance(store, Reconcilable) else None
         self._executor.on_settled = self._on_settled
@@ -197,6 +206,7 @@ class Worker:
             others = [group.create_task(self._listener.run(), name="rota-listener")]
             others.append(group.create_task(self._sweeper.run(), name="rota-sweeper"))
             others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
+            others.append(group.create_task(self._recorder.run(), name="rota-recorder"))
             if self._reconciler is not None:
                 others.append(group.create_task(self._reconciler.run(), name="rota-reconciler"))
             if self._pump.is_needed:
@@ -240,6 +250,7 @@ class Worker:
         try:
             await self._dispatcher.give_back()
             await within(self._settings.call_timeout, "leave", self._store.leave(self.instance))
+            await self._recorder.run_once()
         except Exception as error:
             log.warning("goodbye not heard", instance=self.instance, error=str(error))
 
@@ -264,6 +275,14 @@ class Worker:
             self._pump.completed(task.task_type)
         self._dispatcher.wake()
         self._wake_idler.set()
+
+    def _ticked(self, tick: Tick) -> None:
+        """Pass on what the sweeper has found."""
+        for task in tick.reaped:
+            for observer in self._observers:
+                observer.reaped(task, tick.now)
+        self._dispatcher.expect(tick.next_due_at)
+        self._recorder.ticked(tick.now)
 
     # --- signs of life ---
 

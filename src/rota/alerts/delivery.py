@@ -1,0 +1,85 @@
+"""What became of one alert at each of its sinks: a small record, kept as JSON beside the alert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.clock import MINUTE, SECOND, Instant, Millis, isoformat
+
+__all__ = ["MAX_TRIES", "OPEN", "Delivered", "Tried", "back_off_ms"]
+
+MAX_TRIES = 10
+OPEN = '{"done":false'
+"""How the record begins as long as a sink is left: what can be asked of the database without reading JSON."""
+
+_FIRST_PAUSE: Millis = 5 * SECOND
+_LONGEST_PAUSE: Millis = 10 * MINUTE
+
+
+def back_off_ms(tries: int) -> Millis:
+    """How long to wait after so many tries that failed."""
+    return min(_FIRST_PAUSE * 2 ** max(0, tries - 1), _LONGEST_PAUSE)
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """How it stands with one sink."""
+
+    tries: int = 0
+    at: Instant | None = None
+    ok: bool = False
+    error: str | None = None
+    given_up: bool = False
+
+    @property
+    def is_left(self) -> bool:
+        return not self.ok and not self.given_up
+
+    def failed(self, now: Instant, error: str, *, is_final: bool) -> Tried:
+        tries = self.tries + 1
+        return Tried(tries=tries, at=now, error=error[:500], given_up=is_final or tries >= MAX_TRIES)
+
+    def succeeded(self, now: Instant) -> Tried:
+        return Tried(tries=self.tries + 1, at=now, ok=True)
+
+
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """All sinks of one alert. Until `until_at` somebody is at work on it, or waits for the next try."""
+
+    # The first field, so that the text begins with it.
+    done: bool = False
+    until_at: Instant = 0
+    sinks: Mapping[str, Tried] = {}
+
+    @classmethod
+    def to(cls, sinks: Iterable[str]) -> Delivered:
+        """Nothing was tried yet."""
+        return cls(sinks={name: Tried() for name in sinks})
+
+    @classmethod
+    def decode(cls, text: str | None) -> Delivered:
+        return cls(done=True) if text is None else msgspec.json.decode(text, type=cls)
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def left(self) -> list[str]:
+        """The sinks that are still to be told."""
+        return [name for name, tried in self.sinks.items() if tried.is_left]
+
+    def held_until(self, until_at: Instant) -> Delivered:
+        return replace(self, until_at=until_at)
+
+    def after(self, outcomes: Mapping[str, Tried], now: Instant) -> Delivered:
+        """With what some sinks have answered."""
+        sinks = {**self.sinks, **outcomes}
+        tries = [tried.tries for tried in sinks.values() if tried.is_left]
+        return Delivered(done=not tries, until_at=now + back_off_ms(max(tries, default=0)), sinks=sinks)
+
+    def shown(self) -> dict[str, dict[str, object]]:
+        """For faces."""
+        return {
+            name: {**msgspec.structs.asdict(tried), "at": isoformat(tried.at)} for name, tried in self.sinks.items()
+        }

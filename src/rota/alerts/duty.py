@@ -1,0 +1,240 @@
+"""Two duties beside the worker: the watch looks at the rules, the courier tells the sinks.
+
+They are apart so that a sink that hangs never keeps anybody from looking. Any number of instances may run them: one
+watches at a time, and an alert is handed over by whoever takes it on first. An instance that dies between handing an
+alert over and noting it leaves it to be handed over again, under the same id; otherwise once is once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.alerts.delivery import Delivered, Tried
+from rota.alerts.ledger import AlertLedger, Notice
+from rota.alerts.reading import measure
+from rota.alerts.sinks import Sink, make_sinks
+from rota.clock import MINUTE, SECOND, Clock, Instant, Millis
+from rota.config import Config
+from rota.core.alert import BUILT_IN, AlertChange, AlertRule
+from rota.core.task_type import did_you_mean
+from rota.database import Database
+from rota.errors import InvalidConfig, InvalidInput, WebhookRefused
+from rota.logs import get_logger
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.stores.base import Store
+from rota.webhooks import Webhooks
+
+__all__ = ["AlertDuty", "Courier", "CourierReport", "WatchReport", "rules_of", "try_sink"]
+
+HOLD_MS: Final[Millis] = 30 * SECOND
+"""For so long a notice is its courier's: longer than any sink may take."""
+_PRUNE_EVERY: Final = 240
+"""Looks between two prunings of the history."""
+
+log = get_logger("rota.alerts")
+
+
+def rules_of(config: Config) -> dict[str, AlertRule]:
+    """The rules that count: those of the configuration over the built-in ones."""
+    return {**(BUILT_IN if config.alerts_defaults else {}), **config.alert_rules}
+
+
+def _sinks_of(config: Config) -> dict[str, Sink]:
+    webhooks = Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+    try:
+        return make_sinks(config.alert_sinks, webhooks)
+    except WebhookRefused as error:
+        raise InvalidConfig(f"alerts.sinks: {error}") from None
+
+
+async def try_sink(config: Config, name: str, now: Instant) -> None:
+    """Send a test alert to one sink, at once; raises what the sink raises."""
+    sinks = _sinks_of(config)
+    if name not in sinks:
+        raise InvalidInput(f"There is no sink {name!r}. {did_you_mean(name, sinks)}")
+    words = f"This is a test of the sink {name}. Nothing is wrong."
+    notice = Notice(0, now, "test", name, AlertChange.FIRING, "-", words, Delivered.to([name]))
+    await sinks[name].send(notice, now)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReport:
+    """Whether this instance was the one to look, and what changed."""
+
+    was_ours: bool
+    changes: int = 0
+
+
+class _Watch(Duty[WatchReport]):
+    name = "alerts"
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: AlertLedger,
+        rules: Mapping[str, AlertRule],
+        *,
+        check_ms: Millis,
+        on_change: Callable[[], None],
+        pulse: Pulse,
+        chance: Callable[[], float],
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._ledger = ledger
+        self._rules = rules
+        self._check_ms = check_ms
+        self._on_change = on_change
+        self._looks = 0
+
+    async def run_once(self, now: Instant | None = None) -> WatchReport:
+        if not await self._ledger.take_turn(3 * self._check_ms):
+            return WatchReport(was_ours=False)
+        readings = await measure(self._store, list(self._rules.values()))
+        # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
+        notices = await self._ledger.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
+        if notices:
+            self._on_change()
+        self._looks += 1
+        if self._looks % _PRUNE_EVERY == 1:
+            await self._ledger.prune()
+        return WatchReport(was_ours=True, changes=len(notices))
+
+    def pause_after(self, report: WatchReport) -> float:
+        return self._check_ms / SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class CourierReport:
+    """How many sinks were told, how many were not, and when the next try is due (ms from now)."""
+
+    told: int = 0
+    failed: int = 0
+    next_ms: Millis | None = None
+
+
+class Courier(Duty[CourierReport]):
+    """Hands over what is still to be told."""
+
+    name = "alert courier"
+
+    def __init__(
+        self,
+        ledger: AlertLedger,
+        sinks: Mapping[str, Sink],
+        *,
+        check_ms: Millis,
+        pulse: Pulse,
+        chance: Callable[[], float],
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._ledger = ledger
+        self.sinks = dict(sinks)
+        self._check_ms = check_ms
+
+    async def run_once(self, now: Instant | None = None) -> CourierReport:
+        """Tell what is due, the oldest first; what is told of one rule and subject keeps its order."""
+        at, notices = await self._ledger.left()
+        told = failed = 0
+        waiting: list[Millis] = []
+        blocked: set[tuple[str, str]] = set()
+        for notice in notices:
+            place = notice.rule, notice.subject
+            if place in blocked:
+                continue
+            if notice.delivered.until_at > at:
+                blocked.add(place)
+                waiting.append(notice.delivered.until_at - at)
+                continue
+            outcomes = await self._deliver(notice, at)
+            told += sum(one.ok for one in outcomes.values())
+            failed += sum(not one.ok for one in outcomes.values())
+            if any(one.is_left for one in outcomes.values()):
+                blocked.add(place)
+        return CourierReport(told, failed, min(waiting, default=None))
+
+    def pause_after(self, report: CourierReport) -> float:
+        next_ms = self._check_ms if report.next_ms is None else min(report.next_ms, self._check_ms)
+        return next_ms / SECOND
+
+    async def _deliver(self, notice: Notice, now: Instant) -> dict[str, Tried]:
+        held = await self._ledger.hold(notice, now + HOLD_MS)
+        if held is None:
+            return {}
+        names = held.delivered.left()
+        answers = await asyncio.gather(*(self._tell(name, held, now) for name in names))
+        outcomes = dict(zip(names, answers, strict=True))
+        await self._ledger.told(held, held.delivered.after(outcomes, now))
+        return outcomes
+
+    async def _tell(self, name: str, notice: Notice, now: Instant) -> Tried:
+        tried = notice.delivered.sinks[name]
+        sink = self.sinks.get(name)
+        if sink is None:
+            return tried.failed(now, "No sink of this name is configured here.", is_final=False)
+        try:
+            await sink.send(notice, now)
+        except Exception as error:
+            log.warning("alert not delivered", sink=name, rule=notice.rule, tries=tried.tries + 1, error=str(error))
+            is_final = isinstance(error, WebhookRefused) or bool(getattr(error, "is_final", False))
+            return tried.failed(now, str(error) or type(error).__name__, is_final=is_final)
+        return tried.succeeded(now)
+
+
+class AlertDuty:
+    """Looks at the rules and tells the sinks, until stopped. Store and database are open, and stay open."""
+
+    def __init__(
+        self,
+        store: Store,
+        database: Database,
+        config: Config,
+        *,
+        clock: Clock,
+        chance: Callable[[], float] = random.random,
+        instance: str | None = None,
+    ) -> None:
+        self.rules = rules_of(config)
+        self.pulse = Pulse(clock)
+        self._ledger = AlertLedger(database, instance or uuid.uuid4().hex)
+        check_ms = config.alerts_check_ms
+        self.courier = Courier(self._ledger, _sinks_of(config), check_ms=check_ms, pulse=self.pulse, chance=chance)
+        self.watch = _Watch(
+            store,
+            self._ledger,
+            self.rules,
+            check_ms=check_ms,
+            on_change=self.courier.wake,
+            pulse=self.pulse,
+            chance=chance,
+        )
+
+    async def run(self) -> None:
+        """Until stopped or cancelled. Whatever fails is logged and tried again."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.watch.run(), name="rota-alerts")
+                group.create_task(self.courier.run(), name="rota-alert-courier")
+        finally:
+            await self._farewell()
+
+    async def run_once(self) -> tuple[WatchReport, CourierReport]:
+        """One look, and one round of deliveries."""
+        return await self.watch.run_once(), await self.courier.run_once()
+
+    def stop(self) -> None:
+        """End after what is under way."""
+        self.watch.stop()
+        self.courier.stop()
+
+    async def _farewell(self) -> None:
+        try:
+            await self._ledger.give_turn_back()
+        except Exception as error:
+            log.warning("turn not given back", error=str(error))

@@ -1,0 +1,221 @@
+"""The alerts in the database: whose turn it is to look, where each rule stands, what is still to be told.
+
+One instance looks at a time. Its turn is a row with an end, by the database's clock; whoever finds it over takes it.
+Steps are written in the transaction that checks the turn again, so two instances can never both make the same step, and
+what was measured by an instance that slept through its turn is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, select
+
+from rota.alerts.delivery import OPEN, Delivered
+from rota.alerts.reading import Reading
+from rota.clock import DAY, MINUTE, Instant, Millis
+from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, Known, Step, step
+from rota.database import Database
+from rota.database.tables.alerts import history, states
+
+__all__ = ["AlertLedger", "Notice"]
+
+KEPT_MS: Final[Millis] = 90 * DAY
+ORPHAN_MS: Final[Millis] = 10 * MINUTE
+"""After so long without a look, a rule that is not configured any more is resolved."""
+
+# A rule's name is never empty, so this row is nobody's.
+_TURN: Final = ("", "")
+_LOCK: Final = "rota alerts"
+
+
+class Notice(NamedTuple):
+    """One alert on its way to its sinks."""
+
+    id: int
+    at: Instant
+    rule: str
+    subject: str
+    change: AlertChange
+    value: str
+    summary: str
+    delivered: Delivered
+
+
+class AlertLedger:
+    """The writing side, as one instance uses it."""
+
+    def __init__(self, database: Database, instance: str) -> None:
+        self._database = database
+        self._instance = instance
+
+    # --- whose turn it is ---
+
+    async def take_turn(self, turn_ms: Millis) -> bool:
+        """Whether this instance is the one that looks, for so long from now."""
+        return await self._database.write(lambda connection: self._take_turn(connection, turn_ms))
+
+    def _take_turn(self, connection: Connection, turn_ms: Millis) -> bool:
+        row = self._turn(connection)
+        now = self._now(connection)
+        if row is not None and row.state != self._instance and now < row.seen_at <= now + 10 * turn_ms:
+            return False
+        if row is None:
+            _insert(connection, _TURN, Known(AlertState.OK, now, now), "")
+        mine = {"state": self._instance, "since_at": now, "seen_at": now + turn_ms}
+        connection.execute(states.update().where(_is_at(_TURN)).values(**mine))
+        return True
+
+    async def give_turn_back(self) -> None:
+        """Somebody else may look at once."""
+        mine = _is_at(_TURN) & (states.c.state == self._instance)
+        await self._database.write(lambda connection: connection.execute(states.update().where(mine).values(seen_at=0)))
+
+    def _turn(self, connection: Connection) -> Row[Any] | None:
+        # Nobody else takes a turn or makes a step until this transaction ends, not even the very first one.
+        self._database.backend.dialect.lock_names(connection, [_LOCK])
+        return connection.execute(select(states).where(_is_at(_TURN))).one_or_none()
+
+    def _now(self, connection: Connection) -> Instant:
+        return self._database.backend.dialect.now(connection)
+
+    # --- steps ---
+
+    async def apply(self, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis) -> list[Notice]:
+        """Make every rule's step; what began to fire and what was resolved by it. Nothing if the turn is over."""
+        return await self._database.write(lambda connection: self._apply(connection, readings, rules, gap_ms))
+
+    def _apply(
+        self, connection: Connection, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
+    ) -> list[Notice]:
+        turn = self._turn(connection)
+        now = self._now(connection)
+        if turn is None or turn.state != self._instance or turn.seen_at < now:
+            return []
+        rows = connection.execute(select(states).where(states.c.rule != "")).all()
+        known = {(str(row.rule), str(row.subject)): row for row in rows}
+        seen = [*readings, *_gone(known, readings, rules, now)]
+        notices: list[Notice] = []
+        for reading in seen:
+            notice = self._step(connection, reading, known.get((reading.rule, reading.subject)), rules, now, gap_ms)
+            notices += [] if notice is None else [notice]
+        return notices
+
+    def _step(
+        self,
+        connection: Connection,
+        reading: Reading,
+        row: Row[Any] | None,
+        rules: Mapping[str, AlertRule],
+        now: Instant,
+        gap_ms: Millis,
+    ) -> Notice | None:
+        rule = rules.get(reading.rule)
+        before = None if row is None else Known(AlertState(row.state), row.since_at, row.seen_at)
+        made = step(before, reading.holds, now, hold_ms=0 if rule is None else rule.for_ms, gap_ms=gap_ms)
+        _write(connection, reading, before, made)
+        if made.change is None:
+            return None
+        return _note(connection, reading, made.change, now, (LOG,) if rule is None else rule.to)
+
+    # --- deliveries ---
+
+    async def left(self, limit: int = 50) -> tuple[Instant, list[Notice]]:
+        """What is still to be told, oldest first, with the database's time."""
+        query = select(history).where(history.c.delivered.startswith(OPEN, autoescape=True)).order_by(history.c.id)
+        return await self._database.read(
+            lambda connection: (self._now(connection), [*map(_notice, connection.execute(query.limit(limit)))])
+        )
+
+    async def hold(self, notice: Notice, until_at: Instant) -> Notice | None:
+        """Take a notice on, until then; None if somebody else was first."""
+        held = notice._replace(delivered=notice.delivered.held_until(until_at))
+        return held if await self._exchange(notice, held) else None
+
+    async def told(self, held: Notice, delivered: Delivered) -> bool:
+        """Write what became of it; False if somebody else has taken it on meanwhile."""
+        return await self._exchange(held, held._replace(delivered=delivered))
+
+    async def _exchange(self, before: Notice, after: Notice) -> bool:
+        same = (history.c.id == before.id) & (history.c.delivered == before.delivered.encode())
+        statement = history.update().where(same).values(delivered=after.delivered.encode())
+        return await self._database.write(lambda connection: connection.execute(statement).rowcount == 1)
+
+    async def prune(self) -> int:
+        """Forget what is too old; how much that was."""
+
+        def forget(connection: Connection) -> int:
+            old = history.c.at < self._now(connection) - KEPT_MS
+            return connection.execute(history.delete().where(old)).rowcount
+
+        return await self._database.write(forget)
+
+
+def _is_at(place: tuple[str, str]) -> Any:
+    return (states.c.rule == place[0]) & (states.c.subject == place[1])
+
+
+def _gone(
+    known: Mapping[tuple[str, str], Row[Any]],
+    readings: Iterable[Reading],
+    rules: Mapping[str, AlertRule],
+    now: Instant,
+) -> list[Reading]:
+    """What is known of, and was not measured: a subject that is gone, or a rule that nobody has any more."""
+    measured = {(reading.rule, reading.subject) for reading in readings}
+    found: list[Reading] = []
+    for (rule, subject), row in known.items():
+        # Instances may have different rules for a while, so a rule that is unknown here is given time.
+        if (rule, subject) in measured or (rule not in rules and now - row.seen_at < ORPHAN_MS):
+            continue
+        why = "is not there any more" if rule in rules else "is not looked at any more: its rule is gone"
+        found.append(Reading(rule, subject, False, "-", f"{subject or 'It'} {why}."))
+    return found
+
+
+def _write(connection: Connection, reading: Reading, before: Known | None, made: Step) -> None:
+    place = reading.rule, reading.subject
+    if made.known.state is AlertState.OK:
+        # Nothing to remember: no row means that all is well.
+        if before is not None:
+            connection.execute(states.delete().where(_is_at(place)))
+    elif before is None:
+        _insert(connection, place, made.known, reading.value)
+    else:
+        row = {"state": made.known.state.value, "since_at": made.known.since_at, "seen_at": made.known.seen_at}
+        connection.execute(states.update().where(_is_at(place)).values(**row, value=reading.value))
+
+
+def _insert(connection: Connection, place: tuple[str, str], known: Known, value: str) -> None:
+    row = {"rule": place[0], "subject": place[1], "state": known.state.value}
+    connection.execute(states.insert().values(**row, since_at=known.since_at, seen_at=known.seen_at, value=value))
+
+
+def _note(connection: Connection, reading: Reading, change: AlertChange, now: Instant, sinks: Iterable[str]) -> Notice:
+    delivered = Delivered.to(sinks)
+    row = {
+        "at": now,
+        "rule": reading.rule,
+        "subject": reading.subject,
+        "state": change.value,
+        "value": reading.value,
+        "summary": reading.summary,
+    }
+    made = connection.execute(history.insert().values(**row, delivered=delivered.encode()).returning(history.c.id))
+    return Notice(
+        made.scalar_one(), now, reading.rule, reading.subject, change, reading.value, reading.summary, delivered
+    )
+
+
+def _notice(row: Row[Any]) -> Notice:
+    return Notice(
+        row.id,
+        row.at,
+        row.rule,
+        row.subject,
+        AlertChange(row.state),
+        row.value,
+        row.summary,
+        Delivered.decode(row.delivered),
+    )

@@ -1,0 +1,190 @@
+"""The books of one instance: what it ran, how late, how long, how it ended.
+
+A run is entered once, here, as a handful of additions; the metrics read the sums, and the recorder takes what is new
+to the store's history. Both see the same figures, and a run pays for one of them only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from rota.clock import Instant, Millis
+from rota.core.history import BOUNDS_MS, Slice, Span, bounded_reason
+from rota.core.outcome import TouchOutcome
+from rota.core.task import Event, Task
+from rota.runtime.running import Running
+from rota.runtime.verdict import Cause, Verdict
+
+__all__ = ["Book", "Ledger"]
+
+_NO_END: Final = {Event.RELEASE: "released", Event.SNOOZE: "snoozed"}
+"""How a run can stop without having ended: the same work goes on later."""
+_TAKEN: Final = frozenset({Cause.LOST, Cause.FENCED})
+# Looking a member up in its enum, and hashing one, cost more than all the additions together.
+_COMPLETE: Final = Event.COMPLETE
+
+
+class Book:
+    """Sums over the runs of one type in one trigger mode."""
+
+    __slots__ = ("late", "late_sum_ms", "reasons", "success", "took", "took_max_ms", "took_min_ms", "took_sum_ms")
+
+    def __init__(self) -> None:
+        self.success = 0
+        self.reasons: dict[str, int] = {}
+        """Of what was no success: how many for each class of reason."""
+        self.late = [0] * (len(BOUNDS_MS) + 1)
+        self.took = [0] * (len(BOUNDS_MS) + 1)
+        self.late_sum_ms: Millis = 0
+        self.took_sum_ms: Millis = 0
+        self.took_min_ms: Millis | None = None
+        self.took_max_ms: Millis = 0
+
+    @property
+    def error(self) -> int:
+        return sum(self.reasons.values())
+
+    def enter(self, reason: str | None, took_ms: Millis) -> None:
+        """One run: None is the reason of a success."""
+        if reason is None:
+            self.success += 1
+        else:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        self.took[bisect_left(BOUNDS_MS, took_ms)] += 1
+        self.took_sum_ms += took_ms
+        if took_ms > self.took_max_ms:
+            self.took_max_ms = took_ms
+        if self.took_min_ms is None or took_ms < self.took_min_ms:
+            self.took_min_ms = took_ms
+
+    def add(self, other: Book) -> None:
+        """Everything that stands in another book."""
+        self.success += other.success
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        self.late = [one + more for one, more in zip(self.late, other.late, strict=True)]
+        self.took = [one + more for one, more in zip(self.took, other.took, strict=True)]
+        self.late_sum_ms += other.late_sum_ms
+        self.took_sum_ms += other.took_sum_ms
+        known = [least for least in (self.took_min_ms, other.took_min_ms) if least is not None]
+        self.took_min_ms = min(known, default=None)
+        self.took_max_ms = max(self.took_max_ms, other.took_max_ms)
+
+    def as_slice(self, task_type: str, trigger_mode: str, start_at: Instant) -> Slice:
+        """The same as a slice of the store's history."""
+        return Slice(
+            task_type=task_type,
+            trigger_mode=trigger_mode,
+            start_at=start_at,
+            success=self.success,
+            error=self.error,
+            reasons=dict(self.reasons),
+            late=tuple(self.late),
+            took=tuple(self.took),
+            took_sum_ms=self.took_sum_ms,
+            took_min_ms=self.took_min_ms,
+            took_max_ms=self.took_max_ms,
+        )
+
+
+_Books = dict[tuple[str, str], Book]
+
+
+class Ledger:
+    """An `Observer` that adds up. It lives as long as the process: a worker that comes back goes on in it."""
+
+    def __init__(self) -> None:
+        self.lease_losses = 0
+        self.stale_writes = 0
+        self.reaped_total = 0
+        self.claims_total = 0
+        self.claimed_total = 0
+        self.touches: dict[tuple[str, str], int] = {}
+        """Activities, by type and what they led to."""
+        self.passed: Counter[tuple[str, str]] = Counter()
+        """Runs that stopped without having ended, by type and how: released, snoozed."""
+        self._new: _Books = {}
+        self._old: _Books = {}
+
+    # --- entering ---
+
+    def run_started(self, running: Running) -> None:
+        """Only the end of a run is entered."""
+
+    def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
+        task = running.task
+        if running.cause is not None and running.cause in _TAKEN:
+            self.lease_losses += 1
+        if verdict is None or not landed:
+            return  # whoever has taken it over enters it
+        reason: str | None = None
+        if verdict.event is not _COMPLETE:
+            if verdict.event in _NO_END:
+                self.passed[task.task_type, _NO_END[verdict.event]] += 1
+                return
+            reason = bounded_reason(verdict.reason)
+        book = self._new.get((task.task_type, task.trigger_mode)) or self._book(task)
+        book.enter(reason, running.took_ms)
+        # Only a first attempt has waited for its due time; a retry's was set by its back-off.
+        if task.attempt == 1 and task.claimed_at is not None:
+            late_ms = task.claimed_at - task.scheduled_at
+            if late_ms < 0:
+                late_ms = 0
+            book.late[bisect_left(BOUNDS_MS, late_ms)] += 1
+            book.late_sum_ms += late_ms
+
+    def write_refused(self, task: Task) -> None:
+        self.stale_writes += 1
+
+    def reaped(self, task: Task, now: Instant) -> None:
+        self.reaped_total += 1
+        took_ms = 0 if task.claimed_at is None else max(0, now - task.claimed_at)
+        self._book(task).enter(bounded_reason(task.reason or "lost"), took_ms)
+
+    def claimed(self, count: int) -> None:
+        self.claims_total += 1
+        self.claimed_total += count
+
+    def touched(self, task_type: str, outcome: TouchOutcome) -> None:
+        place = task_type, str.__str__(outcome)
+        self.touches[place] = self.touches.get(place, 0) + 1
+
+    def _book(self, task: Task) -> Book:
+        place = task.task_type, task.trigger_mode
+        book = self._new.get(place)
+        if book is None:
+            book = self._new[place] = Book()
+        return book
+
+    # --- reading ---
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._new)
+
+    def take_news(self, now: Instant) -> list[Slice]:
+        """What was entered since the last call, as slices of the minute that `now` lies in."""
+        fresh, self._new = self._new, {}
+        _add_all(self._old, fresh.items())
+        start_at = Span.MINUTE.start_of(now)
+        return [book.as_slice(task_type, mode, start_at) for (task_type, mode), book in fresh.items()]
+
+    def totals(self) -> dict[str, Book]:
+        """Everything that was ever entered, by type."""
+        found: dict[str, Book] = {}
+        for books in (self._old, self._new):
+            for (task_type, _), book in books.items():
+                found.setdefault(task_type, Book()).add(book)
+        return found
+
+
+def _add_all(books: _Books, more: Iterable[tuple[tuple[str, str], Book]]) -> None:
+    for place, book in more:
+        known = books.get(place)
+        if known is None:
+            books[place] = book
+        else:
+            known.add(book)

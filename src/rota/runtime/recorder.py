@@ -1,0 +1,96 @@
+"""Brings what ran here to the store's history, which adds up all instances.
+
+After each sweep, if there is anything new. A store that is away costs nothing but memory, and not much: minutes of one
+type add up, and past a limit the oldest are dropped with a word in the log. A run never waits for its recording. If the
+answer to a recording is lost, it is made again, so figures of an outage may be counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rota.clock import Clock, Instant, Millis
+from rota.core.history import Slice, add
+from rota.logs import get_logger
+from rota.runtime.deadline import within
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+from rota.runtime.ledger import Ledger
+from rota.stores.base import MAX_GROUP, Store
+
+__all__ = ["RecordReport", "Recorder"]
+
+MOST_KEPT: Final = 5_000
+"""Slices that wait for the store at most: the minutes of 80 types for an hour."""
+_LONGEST_PAUSE: Final = 10.0
+
+log = get_logger("rota.recorder")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReport:
+    """How many slices the store took."""
+
+    recorded: int = 0
+
+
+class Recorder(Duty[RecordReport]):
+    """Records, whenever the sweeper has ticked."""
+
+    name = "recorder"
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        *,
+        clock: Clock,
+        pulse: Pulse,
+        chance: Callable[[], float],
+        call_timeout: float = 5.0,
+    ) -> None:
+        super().__init__(pulse, chance)
+        self._store = store
+        self._ledger = ledger
+        self._clock = clock
+        self._call_timeout = call_timeout
+        self._waiting: list[Slice] = []
+        self._ahead_ms: Millis | None = None
+        """By how much the store's clock is ahead of ours; None until a tick has told."""
+
+    def ticked(self, now: Instant) -> None:
+        """The store has told the time: what is new belongs to the minute that it lies in."""
+        self._ahead_ms = now - self._clock.now()
+        if self._ledger.has_news or self._waiting:
+            self.wake()
+
+    async def run_once(self, now: Instant | None = None) -> RecordReport:
+        if self._ledger.has_news:
+            self._waiting = self._bounded([*self._waiting, *self._ledger.take_news(await self._time(now))])
+        recorded = 0
+        while self._waiting:
+            group = self._waiting[:MAX_GROUP]
+            await within(self._call_timeout, "record", self._store.record(group, now=now))
+            del self._waiting[: len(group)]
+            recorded += len(group)
+        return RecordReport(recorded)
+
+    def pause_after(self, report: RecordReport) -> float:
+        return _LONGEST_PAUSE
+
+    async def _time(self, now: Instant | None) -> Instant:
+        if now is not None:
+            return now
+        if self._ahead_ms is None:
+            return await within(self._call_timeout, "now", self._store.now())
+        return self._clock.now() + self._ahead_ms
+
+    def _bounded(self, slices: list[Slice]) -> list[Slice]:
+        """The slices, added up, without the oldest if they are too many."""
+        summed = add(slices)
+        dropped = len(summed) - MOST_KEPT
+        if dropped > 0:
+            log.warning("history dropped", slices=dropped, reason="the store has been away for too long")
+        return summed[max(0, dropped) :]

@@ -1,0 +1,152 @@
+"""Spans for OpenTelemetry: one around every call that makes work, one for every run, one for its settling.
+
+Only the API is used, so whoever runs Rota chooses the SDK and where spans go. Without the extra `otel`, or without a
+provider, nothing is registered and nothing is paid. Spans carry the type, the attempt, the reason and the lateness; no
+payload, no key, no user. A task carries no trace context through the store, so a run's span begins a trace of its own,
+in which the handler's spans are children of the run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rota.app import Rota
+from rota.clock import Clock, Instant, SystemClock
+from rota.core.outcome import TouchOutcome
+from rota.core.task import Event, Task
+from rota.errors import InvalidConfig
+from rota.runtime.running import Running
+from rota.runtime.verdict import Verdict
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+__all__ = ["trace", "trace_if_configured"]
+
+_NANOSECONDS: Final = 1_000_000
+_FAILURES: Final = frozenset({Event.RETRY, Event.FAIL})
+
+
+def trace(app: Rota, provider: TracerProvider | None = None) -> None:
+    """Make spans from now on; workers that run already go on without. `provider` None takes the global one."""
+    if find_spec("opentelemetry") is None:
+        raise InvalidConfig("Spans need the extra 'otel'. Install it: pip install 'rota[otel]'.")
+    from opentelemetry import trace as api
+
+    tracer = api.get_tracer("rota", tracer_provider=provider)
+    app.observers.append(_RunSpans(tracer, SystemClock()))
+    app.producer = _CallSpans(tracer)
+
+
+def trace_if_configured(app: Rota) -> bool:
+    """Make spans if this process has an OpenTelemetry provider; whether it has."""
+    if find_spec("opentelemetry") is None:
+        return False
+    from opentelemetry import trace as api
+
+    if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider | api.NoOpTracerProvider):
+        return False
+    trace(app)
+    return True
+
+
+class _CallSpans:
+    """A `Producer` with a span around every call that makes work."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    @contextmanager
+    def making(self, verb: str, task_type: str) -> Generator[Callable[[str], None]]:
+        from opentelemetry.trace import SpanKind
+
+        attributes = {"rota.task.type": task_type}
+        with self._tracer.start_as_current_span(
+            f"{verb} {task_type}", kind=SpanKind.PRODUCER, attributes=attributes
+        ) as span:
+            yield lambda outcome: span.set_attribute("rota.outcome", str(outcome))
+
+
+class _OpenSpan(NamedTuple):
+    span: Span
+    started_at: Instant
+
+
+class _RunSpans:
+    """An `Observer` with a span for every run."""
+
+    def __init__(self, tracer: Tracer, clock: Clock) -> None:
+        self._tracer = tracer
+        self._clock = clock
+
+    def run_started(self, running: Running) -> None:
+        from opentelemetry import context
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        started_at = self._clock.now()
+        span = self._tracer.start_span(
+            f"run {running.task.task_type}",
+            context=context.Context(),
+            kind=SpanKind.CONSUMER,
+            attributes=_attributes(running.task),
+            start_time=started_at * _NANOSECONDS,
+        )
+        # Never detached: a run is an asyncio task of its own, and its context ends with it.
+        context.attach(set_span_in_context(span))
+        running.trace = _OpenSpan(span, started_at)
+
+    def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
+        if not isinstance(running.trace, _OpenSpan):
+            return
+        from opentelemetry.trace import Status, StatusCode
+
+        span, started_at = running.trace
+        ended_at = max(started_at, min(started_at + running.took_ms, self._clock.now()))
+        if verdict is None:
+            span.set_attribute("rota.run.outcome", "lost")
+        else:
+            span.set_attribute("rota.run.outcome", verdict.event.value)
+            if verdict.reason is not None:
+                span.set_attribute("rota.run.reason", verdict.reason)
+            self._settled(span, landed, ended_at)
+        if verdict is None or verdict.event in _FAILURES:
+            span.set_status(Status(StatusCode.ERROR, "lost" if verdict is None else verdict.reason))
+        span.end(ended_at * _NANOSECONDS)
+
+    def _settled(self, span: Span, landed: bool, ended_at: Instant) -> None:
+        """A span for the time from the handler's end to the store's answer."""
+        from opentelemetry.trace import set_span_in_context
+
+        settling = self._tracer.start_span(
+            "settle",
+            context=set_span_in_context(span),
+            attributes={"rota.landed": landed},
+            start_time=ended_at * _NANOSECONDS,
+        )
+        settling.end(max(ended_at, self._clock.now()) * _NANOSECONDS)
+
+    def write_refused(self, task: Task) -> None:
+        """The run's own span says that it did not land."""
+
+    def reaped(self, task: Task, now: Instant) -> None:
+        """Whose run it was is gone."""
+
+    def claimed(self, count: int) -> None:
+        """Claims have no span: they belong to no run."""
+
+    def touched(self, task_type: str, outcome: TouchOutcome) -> None:
+        """The call's own span says so."""
+
+
+def _attributes(task: Task) -> dict[str, str | int]:
+    attributes: dict[str, str | int] = {
+        "rota.task.type": task.task_type,
+        "rota.task.trigger": task.trigger_mode,
+        "rota.run.attempt": task.attempt,
+    }
+    if task.attempt == 1 and task.claimed_at is not None:
+        attributes["rota.run.late_ms"] = max(0, task.claimed_at - task.scheduled_at)
+    return attributes

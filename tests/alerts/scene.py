@@ -1,0 +1,74 @@
+"""What the alerts' tests are played on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rota.alerts import AlertDuty, Alerts
+from rota.alerts.ledger import Notice
+from rota.clock import Instant
+from rota.config import Config, load_config
+from rota.core.task import Event as TaskEvent
+from rota.core.task import NewTask, Settlement
+from rota.core.task_type import RetryPolicy, TaskType
+from rota.database import Database
+from rota.stores.base import ClaimRequest, Store
+from rota.testing import FakeClock
+
+__all__ = ["Recorded", "Scene"]
+
+
+@dataclass
+class Recorded:
+    """A sink that remembers, and fails for as long as it is told to."""
+
+    seen: list[Notice] = field(default_factory=list[Notice])
+    failures: list[Exception] = field(default_factory=list[Exception])
+
+    async def send(self, notice: Notice, now: Instant) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.seen.append(notice)
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(one.rule, one.subject, one.change.value) for one in self.seen]
+
+
+class Scene:
+    """A store, a database, a clock, and the alerts over them."""
+
+    def __init__(self, store: Store, database: Database, clock: FakeClock) -> None:
+        self.store = store
+        self.database = database
+        self.clock = clock
+        self.alerts = Alerts(database)
+        self.sink = Recorded()
+
+    def config(self, rules: Mapping[str, object]) -> Config:
+        """Rules that go to the sink `there`, without the built-in ones."""
+        section = {"defaults": False, "rules": rules, "sinks": {"there": {"command": ["true"]}}}
+        return load_config({"store": "memory://", "alerts": section}, environ={})
+
+    def duty(self, rules: Mapping[str, object], instance: str | None = None) -> AlertDuty:
+        duty = AlertDuty(self.store, self.database, self.config(rules), clock=self.clock, instance=instance)
+        duty.courier.sinks["there"] = self.sink
+        return duty
+
+    async def add_type(self, name: str = "work", **settings: object) -> None:
+        task_type = TaskType(name=name, retry=RetryPolicy(base_ms=0, max_ms=0), **settings)  # pyright: ignore[reportArgumentType] -- tests name real settings
+        await self.store.put_types([task_type])
+
+    async def fail(self, *keys: str, name: str = "work") -> None:
+        """Dead letters of these keys."""
+        await self.store.schedule([NewTask(task_type=name, key=key, user_id=key) for key in keys])
+        claim = ClaimRequest(wants=[(name, len(keys))], instance="x", claim_id="c", lease_ms=10_000)
+        claimed = await self.store.claim(claim)
+        assert len(claimed.tasks) == len(keys)
+        await self.store.settle(
+            [
+                Settlement(task_type=name, key=task.key, token=task.token, event=TaskEvent.FAIL, reason="error")
+                for task in claimed.tasks
+            ]
+        )

@@ -1,0 +1,98 @@
+"""Spans: one around what makes work, one for every run with the handler's own inside, nothing without a provider."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from rota import Rota
+from rota.errors import InvalidConfig
+from rota.telemetry import trace, trace_if_configured
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def provider(exporter: InMemorySpanExporter) -> TracerProvider:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider
+
+
+def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
+    return [span for span in exporter.get_finished_spans() if span.name == name]
+
+
+async def test_calls_and_runs_have_spans_with_types_and_reasons(
+    provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    app = Rota("memory://")
+    tracer = provider.get_tracer("handler")
+
+    @app.on_activity(after="0s", max_retries=0)
+    async def work(user_id: str) -> None:
+        with tracer.start_as_current_span("inside"):
+            if user_id == "bad":
+                raise ValueError("a secret payload")
+
+    @app.task
+    def plain(payload: object) -> None:
+        with tracer.start_as_current_span("in a thread"):
+            pass
+
+    trace(app, provider)
+    async with app:
+        await work.touch(user_id="good")
+        await work.touch(user_id="bad")
+        await plain.schedule({"secret": "payload"})
+        assert await app.run_until_idle() == 3
+
+    touches = named(exporter, "touch work")
+    assert [span.kind for span in touches] == [SpanKind.PRODUCER] * 2
+    assert all((span.attributes or {})["rota.outcome"] == "created" for span in touches)
+    (scheduled,) = named(exporter, "schedule plain")
+    assert (scheduled.attributes or {})["rota.outcome"] == "created"
+
+    runs = named(exporter, "run work")
+    assert [span.kind for span in runs] == [SpanKind.CONSUMER] * 2
+    by_outcome = {str((span.attributes or {})["rota.run.outcome"]): span for span in runs}
+    failed = by_outcome["retry"]
+    assert failed.status.status_code is StatusCode.ERROR
+    assert (failed.attributes or {})["rota.run.reason"] == "error"
+    assert (failed.attributes or {})["rota.run.attempt"] == 1
+    assert "rota.run.late_ms" in (failed.attributes or {})
+    assert by_outcome["complete"].status.status_code is not StatusCode.ERROR
+
+    ids = {span.context.span_id for span in [*runs, *named(exporter, "run plain")] if span.context is not None}
+    inside = [*named(exporter, "inside"), *named(exporter, "in a thread"), *named(exporter, "settle")]
+    assert len(inside) == 2 + 1 + 3
+    assert all(span.parent is not None and span.parent.span_id in ids for span in inside)
+    assert all(span.start_time is not None and (span.end_time or 0) >= span.start_time for span in runs)
+    assert "secret" not in "".join(span.to_json() for span in exporter.get_finished_spans() if span.name != "inside")
+
+
+async def test_without_a_provider_nothing_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Rota("memory://")
+    assert not isinstance(api.get_tracer_provider(), TracerProvider)
+    assert trace_if_configured(app) is False
+    monkeypatch.setattr("rota.telemetry.tracing.find_spec", dict[str, object]().get)
+    assert trace_if_configured(app) is False
+    with pytest.raises(InvalidConfig, match="otel"):
+        trace(app)
+    assert (app.observers, app.producer) == ([], None)
+
+
+async def test_the_global_provider_is_taken_if_there_is_one(
+    provider: TracerProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
+    app = Rota("memory://")
+    assert trace_if_configured(app) is True
+    assert len(app.observers) == 1
