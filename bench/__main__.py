@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.against import compare
+from bench.lists import lists
 from bench.scale import scale
 from bench.throughput import asyncio_rate, measure
 from rota.testing.servers import postgres_server
@@ -26,6 +27,7 @@ def main() -> None:
             _row("PostgreSQL 16", schema, 10_000, yardstick)
     compare()
     scale()
+    lists()
 
 
 def _row(name: str, url: str, tasks: int, yardstick: float) -> None:

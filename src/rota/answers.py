@@ -15,11 +15,22 @@ import msgspec
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.task import Event, Identity, RunRecord, RunStatus, Task, TaskStatus, Want
+from rota.core.waiting import Explanation, Reason
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, UnknownTask
 from rota.keys import shown_key
 from rota.triggers import AnyTrigger, Cron, Interval, Misfire, Overlap, decode_trigger, explain
 
-__all__ = ["Receipt", "RunInfo", "ScheduleInfo", "TaskDetails", "Touch", "accepted", "answered", "encode_json"]
+__all__ = [
+    "Receipt",
+    "RunInfo",
+    "ScheduleInfo",
+    "TaskDetails",
+    "Touch",
+    "Waiting",
+    "accepted",
+    "answered",
+    "encode_json",
+]
 
 Json = object
 """Whatever JSON can say."""
@@ -158,6 +169,46 @@ class TaskDetails(_Answer):
             result=task.result,
             progress=_decoded(task.progress),
         )
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why a task waits, or what became of it: the reasons, its place in line, and how long it may take."""
+
+    task: TaskDetails | None
+    state: str
+    reasons: tuple[Reason, ...]
+    position: int | None
+    position_is_more: bool
+    estimate_ms: Millis | None
+    due_at: datetime | None
+    summary: str
+
+    @classmethod
+    def of(cls, task: Task | None, explained: Explanation) -> Waiting:
+        return cls(
+            task=None if task is None else TaskDetails.of(task),
+            state=explained.state,
+            reasons=explained.reasons,
+            position=explained.position,
+            position_is_more=explained.position_is_more,
+            estimate_ms=explained.estimate_ms,
+            due_at=_moment(explained.due_at),
+            summary=explained.summary,
+        )
+
+    def to_dict(self) -> dict[str, Json]:
+        """Plain values: times as ISO 8601 in UTC."""
+        return {
+            "task": None if self.task is None else self.task.to_dict(),
+            "state": self.state,
+            "reasons": [reason._asdict() for reason in self.reasons],
+            "position": self.position,
+            "position_is_more": self.position_is_more,
+            "estimate_ms": self.estimate_ms,
+            "due_at": _plain(self.due_at),
+            "summary": self.summary,
+        }
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import TypedDict, TypeVar, Unpack
+from typing import Final, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from rota.answers import TaskDetails, answered
+from rota.answers import TaskDetails, Waiting, answered
+from rota.clock import MINUTE, Millis
+from rota.core.history import Span
 from rota.core.outcome import Answer
 from rota.core.task import Event, Identity, TaskStatus
 from rota.core.task_type import did_you_mean
+from rota.core.waiting import Facts, explain
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
-from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Page, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, Standing, Store, TaskQuery
 
 __all__ = ["Ready", "Tasks", "UserIds", "choice"]
 
 Ready = Callable[[], Awaitable[Store]]
 """Gives the store of a connected app, or says that it is not connected."""
+
+_LATELY_MS: Final[Millis] = 10 * MINUTE
+"""How far back the runs lie from which an estimate is made."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -72,6 +78,14 @@ class Tasks:
         store = await self._ready()
         page = await store.find(query)
         return Page([TaskDetails.of(task) for task in page.items], page.cursor)
+
+    async def explain(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> Waiting:
+        """Why the task waits, its place in line and an estimate; also for one that is not there."""
+        identity = self._identity(task_type, key, **user)
+        store = await self._ready()
+        standing = await store.standing(identity)
+        facts = await _facts(store, identity, standing)
+        return Waiting.of(standing.task, explain(facts))
 
     async def pause(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Hold it back; a running one is held back after its run."""
@@ -150,6 +164,34 @@ class Tasks:
             if page.cursor is None:
                 return changed
             query = replace(query, cursor=page.cursor)
+
+
+async def _facts(store: Store, identity: Identity, standing: Standing) -> Facts:
+    """What was seen of a task, with those who serve its type and what ran of it lately."""
+    record, now = standing.record, standing.now
+    followed = record.task_type.after
+    before = await store.get([Identity(name, identity.key) for name in followed]) if followed else []
+    serving = [each for each in await store.instances() if identity.task_type in each.beat.types]
+    slices = await store.history(Span.MINUTE, now - _LATELY_MS, task_type=identity.task_type)
+    return Facts(
+        task_type=record.effective,
+        is_enabled=record.enabled,
+        is_frozen=bool(record.overrides.frozen),
+        is_draining=bool(record.overrides.draining),
+        task=standing.task,
+        past=standing.past,
+        now=now,
+        ahead=standing.ahead,
+        is_more_ahead=standing.ahead >= MAX_AHEAD,
+        running=standing.running,
+        serial_running=standing.serial_running,
+        tokens=standing.tokens,
+        arrived=standing.arrived,
+        before={name: None if task is None else task.status for name, task in zip(followed, before, strict=True)},
+        instances=sum(each.seen_at + each.beat.lease_ms >= now for each in serving),
+        ran=sum(each.runs for each in slices),
+        ran_within_ms=_LATELY_MS,
+    )
 
 
 def choice(kind: type[_Choice], value: str, what: str) -> _Choice:

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota.clock import MINUTE
+from rota.core.history import Span, of_run
 from rota.core.outcome import Answer, ScheduleOutcome
 from rota.core.task import Event, NewTask, TaskStatus
 from rota.errors import StoreUnavailable
 from rota.stores import open_store
 from rota.testing.clock import FakeClock
+from rota.testing.conformance.erase import erase_all
 from rota.testing.conformance.world import WORK, World
 
 
@@ -150,3 +152,33 @@ async def test_a_closed_store_says_so(worlds: tuple[World, World]) -> None:
         await first.schedule("k")
     with pytest.raises(StoreUnavailable, match="not open"):
         await first.all_tasks()
+
+
+async def test_both_add_to_the_history_and_lose_nothing(worlds: tuple[World, World]) -> None:
+    one = of_run(WORK, "user_activity", worlds[0].now, reason=None, late_ms=1, took_ms=1)
+    calls = [world.store.record([one], now=world.now) for _ in range(8) for world in worlds]
+    await asyncio.gather(*calls)
+    for span in Span:
+        assert [each.success for each in await worlds[1].store.history(span, 0)] == [16]
+
+
+async def test_both_erase_at_once(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    for number in range(12):
+        await first.schedule(f"k{number}", user_id="u1")
+        await first.run()
+    ends = await asyncio.gather(erase_all(first, "u1", 3), erase_all(second, "u1", 3))
+    assert all(each.done_at is not None for each in ends)
+    assert await first.all_tasks() == []
+    assert await first.runs(None) == []
+    assert await second.store.erasures() == []
+
+
+async def test_an_override_reaches_the_other_at_once(worlds: tuple[World, World]) -> None:
+    first, second = worlds
+    await second.schedule("a")
+    await first.store.override_type(WORK, {"frozen": True, "max_pending": 1})
+    assert await second.claim() == []
+    assert (await second.schedule("b")).outcome is ScheduleOutcome.FULL
+    await first.store.override_type(WORK, {"frozen": None})
+    assert (await second.claim_one()).key == "a"

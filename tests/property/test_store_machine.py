@@ -26,7 +26,7 @@ from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, 
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.database.tables import metadata
 from rota.database.tables import tasks as tables
-from rota.stores.base import Beat, ClaimRequest, Counts, RunQuery, Store, TaskQuery
+from rota.stores.base import Beat, ClaimRequest, Counts, Erasure, Overrides, RunQuery, Standing, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.stores.redis import RedisStore
 from rota.stores.sql import SqlStore
@@ -74,9 +74,19 @@ policies = st.sampled_from(
         policy(grace_ms=5 * SECOND),
     ]
 )
+overrides = st.sampled_from(
+    [
+        *[dict[str, object].fromkeys(Overrides.__struct_fields__)] * 3,
+        {"enabled": False},
+        {"frozen": True},
+        {"draining": True},
+        {"max_pending": 2},
+        {"rate_limit": {"rate": 0.1, "burst": 2}},
+    ]
+)
 triggers = st.sampled_from(["none", "none", "minute", "half", "once"])
 SETTLING = [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
-ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE]
+ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE, Event.ERASE]
 
 
 _ALL_TASKS = select(*ENTRY_COLUMNS).order_by(tables.tasks.c.task_type, tables.tasks.c.key)
@@ -127,6 +137,10 @@ class Side:
             return replace(answer, token=self.name(of, answer.token), last_token=self.name(of, answer.last_token))
         if isinstance(answer, RunRecord):
             return replace(answer, token=self.name(answer.task_type, answer.token), run_id="")
+        if isinstance(answer, Standing):
+            return replace(
+                answer, task=cast("Task | None", self.plain(answer.task)), tokens=round(answer.tokens or 0, 6)
+            )
         if isinstance(answer, list | tuple):
             return [self.plain(item) for item in cast("Sequence[object]", answer)]
         return answer
@@ -207,7 +221,7 @@ class SqlPair(Pair):
     def reset(self) -> None:
         """Empty, but for the types and the lanes: a store remembers that it has written those."""
         for name in NAMES:
-            self.runner.run(self.subject.override_type(name, {"enabled": None}))
+            self.runner.run(self.subject.override_type(name, dict.fromkeys(Overrides.__struct_fields__)))
         kept = {tables.task_types, tables.lanes, tables.sequences}
         for table in metadata.sorted_tables:
             if table not in kept:
@@ -413,9 +427,27 @@ class StoreMachine(RuleBasedStateMachine):
     def take(self, amount: int) -> None:
         self.both(lambda side: side.store.take("b", amount, rate=0.3, burst=3, now=self.now))
 
-    @rule(name=types, enabled=st.sampled_from([None, None, False]))
-    def override(self, name: str, enabled: bool | None) -> None:
-        self.both(lambda side: side.store.override_type(name, {"enabled": enabled}))
+    @rule(name=types, changes=overrides)
+    def override(self, name: str, changes: dict[str, object]) -> None:
+        self.both(lambda side: side.store.override_type(name, changes))
+
+    @rule(user_id=st.sampled_from(["u", "a", "c:%"]), limit=st.sampled_from([2, 500]))
+    def erase_user(self, user_id: str, limit: int) -> None:
+        """Done in one go on both sides, or step by step: each store goes its own way, and all come to the same end."""
+        ends = [self.erased(side, user_id, limit) for side in self.sides]
+        assert ends[1] == ends[0]
+
+    def erased(self, side: Side, user_id: str, limit: int) -> Erasure:
+        while True:
+            call = side.store.erase_user(user_id, limit=limit, now=self.now)
+            erasure = at_once(call) if isinstance(side.store, MemoryStore) else self.pair.runner.run(call)
+            if erasure.done_at is not None or erasure.running:
+                return erasure
+
+    @rule(name=types, key=keys)
+    def stand(self, name: str, key: str) -> None:
+        self.both(lambda side: side.store.standing(Identity(name, key), now=self.now))
+        self.both(lambda side: side.store.heads())
 
     @rule(name=types, key=keys)
     def reset_breaker(self, name: str, key: str) -> None:

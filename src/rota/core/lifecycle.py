@@ -7,7 +7,8 @@ The table says which events a state accepts and where they lead. Three targets a
 
     SAME     the status stays; the event changes something else (activity, a lease, a wish)
     LEAVE    the task leaves `running`; where it goes is decided by `_leave`, in one fixed order
-    GONE     the record is removed; only its past (cooldown, breaker, last claim) is kept for a while
+    GONE     the record is removed; only its past (cooldown, breaker, last claim) is kept for a while, unless the
+             identity is erased: then its past goes, too
 
 Leaving `running` always asks the same questions in the same order, so that no combination of a wish, a failure, a
 series and a late activity can strand a task:
@@ -41,6 +42,7 @@ from rota.clock import DAY, Instant
 from rota.core.outcome import Answer
 from rota.core.retry import back_off
 from rota.core.task import (
+    NO_PAST,
     Activity,
     Change,
     Entry,
@@ -71,6 +73,8 @@ __all__ = [
     "cancel",
     "claim",
     "end",
+    "erase",
+    "forget_past",
     "forgive",
     "goes_to",
     "pause",
@@ -129,6 +133,14 @@ TABLE: Mapping[Event, Mapping[State, State]] = {
     Event.REDRIVE: {_FAILED: _PENDING},
     Event.END: {_PENDING: _COMPLETED, _PAUSED: _COMPLETED},
     Event.PURGE: {_COMPLETED: _GONE, _FAILED: _GONE, _CANCELLED: _GONE},
+    Event.ERASE: {
+        _PENDING: _GONE,
+        _RUNNING: _SAME,
+        _PAUSED: _GONE,
+        _COMPLETED: _GONE,
+        _FAILED: _GONE,
+        _CANCELLED: _GONE,
+    },
 }
 
 
@@ -650,6 +662,22 @@ def purge(entry: Entry) -> Step:
     if goes_to(Event.PURGE, entry.task) is None:
         return _refuse(entry)
     return Step(Answer.OK, None, entry.past)
+
+
+def erase(entry: Entry, now: Instant) -> Step:
+    """Whatever does not run -> absent, and its past is forgotten; running: told to stop, to be erased when it has."""
+    task = entry.task
+    target = goes_to(Event.ERASE, task)
+    if task is None or target is None:
+        return _refuse(entry)
+    if target is _SAME:
+        return Step(Answer.OK, replace(task, want=Want.CANCEL, updated_at=now), entry.past)
+    return Step(Answer.OK, None, NO_PAST)
+
+
+def forget_past(entry: Entry) -> Step:
+    """No event of the table: what was before its task, if it has one, is not known any more."""
+    return Step(Answer.OK, entry.task, NO_PAST)
 
 
 # --- shared ---------------------------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ class Event(StrEnum):
     REDRIVE = "redrive"
     END = "end"
     PURGE = "purge"
+    ERASE = "erase"
 
 
 class RunStatus(StrEnum):

@@ -34,6 +34,8 @@ class Backend(ABC):
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
 
+    is_in_memory: bool = False
+
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
         """A transaction that commits at the end of the block."""
@@ -85,7 +87,7 @@ class SqliteBackend(Backend):
 
     def __init__(self, url: URL, clock: Clock | None) -> None:
         path = url.database or ""
-        self._is_in_memory = path in ("", ":memory:")
+        self.is_in_memory = path in ("", ":memory:")
         self.name = url.render_as_string()
         self._synchronous = str(url.query.get("synchronous", "FULL")).upper()
         if self._synchronous not in _SYNCHRONOUS:
@@ -97,8 +99,8 @@ class SqliteBackend(Backend):
         plain = url.set(query={})
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
         # What is in memory belongs to one connection, which then reads too; SQLite lets one thread at a time use it.
-        self._reader = self.engine if self._is_in_memory else self._engine(plain, begin="BEGIN")
-        self._turn = threading.Lock() if self._is_in_memory else nullcontext()
+        self._reader = self.engine if self.is_in_memory else self._engine(plain, begin="BEGIN")
+        self._turn = threading.Lock() if self.is_in_memory else nullcontext()
         self._data_version: int | None = None
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
@@ -139,7 +141,7 @@ class SqliteBackend(Backend):
             yield connection
 
     def check(self) -> None:
-        if not self._is_in_memory and not self._path.parent.is_dir():
+        if not self.is_in_memory and not self._path.parent.is_dir():
             raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
 
     def has_changed(self) -> bool:

@@ -45,6 +45,7 @@ class Database:
         self.backend: Backend = backend_for(url, clock)
         self.what = what
         self._holders = 0
+        self._gate = asyncio.Lock()
         self._writers: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
 
@@ -52,6 +53,11 @@ class Database:
     def name(self) -> str:
         """The URL without its password, for messages."""
         return self.backend.name
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all is lost when its connection is closed, which it therefore never is."""
+        return self.backend.is_in_memory
 
     @property
     def engine(self) -> Engine:
@@ -63,8 +69,14 @@ class Database:
     async def open(self) -> None:
         """Connect and bring the schema up to date. Opening again is counted: as many closes close it."""
         self._holders += 1
-        if self._holders > 1:
-            return
+        if self._holders == 1:
+            # A new one: a lock belongs to the loop that first waited for it.
+            self._gate = asyncio.Lock()
+        async with self._gate:
+            if self._writers is None:
+                await self._connect()
+
+    async def _connect(self) -> None:
         try:
             self.backend.check()
             self._writers = ThreadPoolExecutor(self.backend.writers, thread_name_prefix="rota-database")
@@ -81,7 +93,7 @@ class Database:
     async def close(self) -> None:
         """Let go; the last one to do so ends the connections. Closing what is not open is harmless."""
         self._holders = max(0, self._holders - 1)
-        if self._holders or self._writers is None or self._readers is None:
+        if self._holders or self._writers is None or self._readers is None or self.is_in_memory:
             return
         writers, readers, self._writers, self._readers = self._writers, self._readers, None, None
         loop = asyncio.get_running_loop()

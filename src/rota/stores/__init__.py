@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rota.clock import Clock
 from rota.config.urls import STORE_SCHEMES, check_url, masked, scheme_of
 from rota.errors import InvalidConfig
 from rota.stores.base import Store
 
-__all__ = ["open_store", "url_of_client"]
+if TYPE_CHECKING:
+    from rota.database import Database
+
+__all__ = ["database_for", "open_store", "url_of_client"]
 
 
 def open_store(url: str, clock: Clock | None = None) -> Store:
@@ -60,6 +63,16 @@ def _redis(url: str, clock: Clock | None) -> Store:
     from rota.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock)
+
+
+def database_for(store: Store, url: str, clock: Clock | None = None) -> Database:
+    """The database at a URL, not yet open. A SQL store at the same URL shares its own: one file has one writer."""
+    from rota.database import Database
+    from rota.stores.sql.store import SqlStore
+
+    if isinstance(store, SqlStore) and store.url == url:
+        return store.database
+    return Database(url, clock=clock)
 
 
 def url_of_client(client: object) -> str | None:

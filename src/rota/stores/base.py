@@ -23,8 +23,10 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.clock import Instant, Millis
+from rota.core.history import Slice, Span
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import (
     Activity,
@@ -40,10 +42,11 @@ from rota.core.task import (
     Task,
     TaskStatus,
 )
-from rota.core.task_type import TaskType
+from rota.core.task_type import RateLimit, TaskType
 
 __all__ = [
     "DEFAULT_PAGE",
+    "MAX_AHEAD",
     "MAX_GROUP",
     "MAX_GROUP_BYTES",
     "MAX_PAGE",
@@ -54,12 +57,15 @@ __all__ = [
     "ClaimRequest",
     "Claimed",
     "Counts",
+    "Erasure",
     "Instance",
+    "Overrides",
     "Page",
     "Purged",
     "Restored",
     "RunQuery",
     "Snapshot",
+    "Standing",
     "Store",
     "Taken",
     "TaskQuery",
@@ -78,18 +84,57 @@ MAX_TEXT = 2_000
 """Characters of a result summary or an error message that are kept."""
 MAX_PAGE = 1_000
 DEFAULT_PAGE = 50
+MAX_AHEAD = 10_000
+"""How far a task's place in the queue is counted."""
+
+
+class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an operator has set over the configuration, for all instances and over restarts. None: nothing."""
+
+    enabled: bool | None = None
+    """False: off. Nothing is taken on, nothing starts."""
+    frozen: bool | None = None
+    """True: nothing starts; what comes is taken on and waits."""
+    draining: bool | None = None
+    """True: nothing new is taken on; what is there is worked off."""
+    concurrency: int | None = None
+    max_pending: int | None = None
+    rate_limit: RateLimit | None = None
+
+
+_NOTHING_OVERRIDDEN = Overrides()
 
 
 class TypeRecord(msgspec.Struct, frozen=True):
     """A type as the store holds it: what the configuration says, and what an operator has overridden."""
 
     task_type: TaskType
-    overrides: Mapping[str, bool] = {}
+    overrides: Overrides = _NOTHING_OVERRIDDEN
 
     @property
     def enabled(self) -> bool:
         """Configuration AND override: an operator can switch off what the configuration allows, not the reverse."""
-        return self.task_type.enabled and self.overrides.get("enabled", True)
+        return self.task_type.enabled and self.overrides.enabled is not False
+
+    @property
+    def accepts(self) -> bool:
+        """Whether new tasks are taken on."""
+        return self.enabled and not self.overrides.draining
+
+    @property
+    def runs(self) -> bool:
+        """Whether tasks are handed out to be run."""
+        return self.enabled and not self.overrides.frozen
+
+    @property
+    def effective(self) -> TaskType:
+        """The settings that count: the configured ones with the overridden limits."""
+        over = self.overrides
+        if over == _NOTHING_OVERRIDDEN:
+            return self.task_type
+        limits = {"concurrency": over.concurrency, "max_pending": over.max_pending, "rate_limit": over.rate_limit}
+        given = {name: value for name, value in limits.items() if value is not None}
+        return replace(self.task_type, **given) if given else self.task_type
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +224,11 @@ class Counts(msgspec.Struct, frozen=True):
 class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which tasks to list, in (type, key) order. `cursor` is what the last page ended with.
 
-    `schedules` leaves only those with a trigger of their own; the global task of a periodic type is none.
+    `schedules` leaves only those with a trigger of their own; the global task of a periodic type is none. `search` is a
+    text that the key or the user id contains (upper and lower case differ). `without` leaves out tasks in a state.
+
+    One call looks at a bounded number of tasks: a page may hold fewer than `limit`, even none, and yet have a cursor.
+    Only a page without one is the last.
     """
 
     task_type: str | None = None
@@ -187,12 +236,17 @@ class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str | None = None
     owner: str | None = None
     schedules: bool = False
+    search: str | None = None
+    without: TaskStatus | None = None
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run records to list, newest first."""
+    """Which run records to list, newest first.
+
+    One call looks at a bounded number of records, as with `TaskQuery`: only a page without a cursor is the last.
+    """
 
     task_type: str | None = None
     key: str | None = None
@@ -225,6 +279,41 @@ class Restored(StrEnum):
     """The store has a live task of this identity, or knows something newer of it: nothing was written."""
     UNKNOWN_TYPE = "unknown_type"
     """The store does not know its type: nothing was written."""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides when one task runs, seen at one moment; `core/waiting.py` puts it into words."""
+
+    record: TypeRecord
+    task: Task | None
+    past: Past
+    now: Instant
+    ahead: int = 0
+    """How many due tasks of its type rank before it; at most `MAX_AHEAD` are counted. Of those that are parked, only
+    the ones under its own serial are in its way."""
+    running: int = 0
+    """How many of its type run now, over all instances."""
+    serial_running: int = 0
+    """How many run under its serial."""
+    tokens: float | None = None
+    """What its type's bucket holds now; None without a rate limit."""
+    arrived: tuple[str, ...] = ()
+    """Which of the types it comes after have completed since it was last claimed."""
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """The removal of all that is known of one user: asked for, under way, done.
+
+    What was made after `asked_at` is kept: a user who comes back is a new one.
+    """
+
+    user_id: str
+    asked_at: Instant
+    tasks: int = 0
+    runs: int = 0
+    running: int = 0
+    """Tasks that were told to stop and still run; they are removed when they have ended."""
+    done_at: Instant | None = None
 
 
 class Page(NamedTuple, Generic[T]):
@@ -270,8 +359,12 @@ class Store(ABC):
         """All registered types, by name."""
 
     @abstractmethod
-    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
-        """Set an operator's overrides, which survive restarts; None clears one. Unknown: `UnknownTaskType`."""
+    async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
+        """Set some of an operator's `Overrides` by name; None clears one, and what is not named stays.
+
+        They survive restarts and win over the configuration. Unknown type: `UnknownTaskType`; a name or a value that
+        cannot be: `InvalidInput`.
+        """
 
     # --- making work ---
 
@@ -403,6 +496,47 @@ class Store(ABC):
     @abstractmethod
     async def instances(self) -> list[Instance]:
         """Every instance that has ticked and not said goodbye."""
+
+    @abstractmethod
+    async def heads(self) -> dict[str, Instant]:
+        """When the first pending task of each type is due; a type without one is not there. Never a scan."""
+
+    @abstractmethod
+    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+        """What decides when this task runs. Unknown type: `UnknownTaskType`. Nothing is locked or changed."""
+
+    # --- what ran, over time ---
+
+    @abstractmethod
+    async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
+        """Add minutes to the kept history, and to the hours that they lie in; what is too old is dropped."""
+
+    @abstractmethod
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+    ) -> list[Slice]:
+        """The kept slices that begin in [since, until), of all instances, in order of (start, type, mode)."""
+
+    # --- one user's data ---
+
+    @abstractmethod
+    async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
+        """Remove what is known of a user (tasks, pasts, run records), at most `limit` things in one call.
+
+        The first call leaves a tombstone; call again until `done_at` is set (the pruner does so too, and after a
+        crash). pending, paused, completed, failed, cancelled -> absent; a running task is told to stop. A call after
+        the last one was done begins a new erasure.
+        """
+
+    @abstractmethod
+    async def erasures(self) -> list[Erasure]:
+        """Those that are not done yet."""
+
+    @abstractmethod
+    async def export_user(
+        self, user_id: str, cursor: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> Page[Snapshot | RunRecord]:
+        """A page of all that is known of a user: first what is known of identities, then the run records."""
 
     @abstractmethod
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:

@@ -5,27 +5,33 @@ Everything is checked before the first write, so that one bad item fails alone a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, policy_of
+from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
-from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES, MAX_TEXT, RunQuery
+from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES, MAX_TEXT, Overrides, RunQuery, TaskQuery
 from rota.triggers import decode_trigger
 
 __all__ = [
     "check_activity",
     "check_change",
     "check_cursor",
+    "check_find",
     "check_identity",
     "check_new",
+    "check_overrides",
     "check_page",
     "check_renewal",
     "check_runs",
     "check_settlement",
     "check_take",
+    "check_user",
     "size_of",
     "trimmed",
 ]
@@ -91,6 +97,33 @@ def check_settlement(settlement: Settlement) -> None:
         _check_text(name, getattr(settlement, name) or "")
 
 
+def check_overrides(changes: Mapping[str, object]) -> dict[str, object]:
+    """An operator's overrides by name, as values of their types; None takes one back."""
+    known = {field.name: field.type for field in fields(Overrides)}
+    checked: dict[str, object] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise InvalidInput(f"Nothing called {name!r} can be overridden. {did_you_mean(name, known)}")
+        try:
+            checked[name] = msgspec.convert(msgspec.to_builtins(value), known[name])
+        except (msgspec.ValidationError, TypeError) as error:
+            raise InvalidInput(f"The override {name} is {str(value)[:100]!r}: {error}.") from None
+    given = {name: checked[name] for name in _LIMITS if checked.get(name) is not None}
+    problems = replace(TaskType(name="any"), **given).problems(where="override")
+    if problems:
+        raise InvalidInput(" ".join(problems))
+    return checked
+
+
+_LIMITS = ("concurrency", "max_pending", "rate_limit")
+
+
+def check_user(user_id: str) -> None:
+    if not user_id:
+        raise InvalidInput("The user_id is empty. Name the user who is meant.")
+    _check_short("user_id", user_id)
+
+
 def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
     _check_short("bucket", bucket)
     if rate <= 0 or burst < 1:
@@ -104,6 +137,12 @@ def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
 def check_page(limit: int) -> None:
     if not 1 <= limit <= MAX_PAGE:
         raise LimitExceeded(f"A page of {limit} was asked for; 1 to {MAX_PAGE:,} is possible.")
+
+
+def check_find(query: TaskQuery) -> None:
+    check_page(query.limit)
+    if query.search is not None:
+        _check_short("search", query.search)
 
 
 def check_cursor(cursor: str) -> Identity:

@@ -16,13 +16,28 @@ from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis, SystemClock
 from rota.core.bucket import Bucket
+from rota.core.history import Slice, Span
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, Task, TaskStatus
 from rota.keys import GLOBAL_KEY
-from rota.stores.base import Beat, Counts, Instance, Page, RunQuery, TaskQuery, TypeRecord, page_of
-from rota.stores.limits import check_page, check_runs
-from rota.stores.transaction import Completion, Transaction, Written
+from rota.stores.base import (
+    MAX_AHEAD,
+    Beat,
+    Counts,
+    Erasure,
+    Instance,
+    Page,
+    RunQuery,
+    Standing,
+    TaskQuery,
+    TypeRecord,
+    page_of,
+)
+from rota.stores.limits import check_find, check_identity, check_runs
+from rota.stores.looking import tokens_now, unknown_type
+from rota.stores.transaction import Completion, Place, Transaction, Written
 from rota.stores.transactional import TransactionalStore
+from rota.stores.users import belongs_to, is_erasable, is_old_run, is_still_running
 
 __all__ = ["MemoryStore"]
 
@@ -67,7 +82,7 @@ class MemoryStore(TransactionalStore):
         return [self._data.tasks.get(identity) for identity in identities]
 
     async def find(self, query: TaskQuery) -> Page[Task]:
-        check_page(query.limit)
+        check_find(query)
         return self._data.find(query)
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -79,6 +94,21 @@ class MemoryStore(TransactionalStore):
 
     async def instances(self) -> list[Instance]:
         return list(self._data.instances())
+
+    async def heads(self) -> dict[str, Instant]:
+        return self._data.heads()
+
+    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+        check_identity(identity)
+        return self._data.standing(identity, self._data.now() if now is None else now)
+
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+    ) -> list[Slice]:
+        return self._data.history(span, since_at, until_at, task_type)
+
+    async def erasures(self) -> list[Erasure]:
+        return self._data.open_erasures()
 
 
 class MemoryTransaction:
@@ -94,6 +124,8 @@ class MemoryTransaction:
         self._buckets: dict[str, Bucket] = {}
         self._completions: list[Completion] = []
         self._arrived: defaultdict[Identity, set[str]] = defaultdict(set)
+        self._slices: dict[tuple[Span, Place], Slice] = {}
+        self._erasures: dict[str, Erasure] = {}
         self._instances: dict[str, Instance] = {}
         self._swept_at: Instant | None = None
         self._last_token = 0
@@ -268,6 +300,76 @@ class MemoryTransaction:
         for identity in identities:
             self._arrived.pop(identity, None)
 
+    forget_arrived = clear_arrived
+
+    # --- what ran, over time ---
+
+    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
+        return [self._slices[span, place] for place in places if (span, place) in self._slices]
+
+    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
+        self._slices.update({(span, each.place): each for each in slices})
+
+    def drop_slices(self, span: Span, before: Instant) -> None:
+        self._slices = {at: each for at, each in self._slices.items() if at[0] is not span or each.start_at >= before}
+
+    def history(self, span: Span, since: Instant, until: Instant | None, task_type: str | None) -> list[Slice]:
+        found = [
+            each
+            for (of, _), each in self._slices.items()
+            if of is span and each.start_at >= since and (until is None or each.start_at < until)
+            if task_type is None or each.task_type == task_type
+        ]
+        return sorted(found, key=lambda each: each.place)
+
+    # --- one user's data ---
+
+    def known_of(
+        self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
+    ) -> Sequence[Identity]:
+        everything = self.known(after, len(self.tasks) + len(self.pasts) + len(self._arrived))
+        entries = self.load(everything)
+        mine = [identity for identity in everything if belongs_to(user_id, identity, entries[identity])]
+        return [identity for identity in mine if until is None or is_erasable(entries[identity], until)][:limit]
+
+    def running_of(self, user_id: str, until: Instant) -> int:
+        return sum(is_still_running(task, user_id, until) for task in self.tasks.values())
+
+    def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
+        old = [
+            run.run_id
+            for run in self.run_log
+            if run.user_id == user_id and is_old_run(run, until, self.tasks.get(Identity(run.task_type, run.key)))
+        ]
+        dropped = set(old[:limit])
+        self.run_log = [run for run in self.run_log if run.run_id not in dropped]
+        return len(dropped)
+
+    def untell(self, user_id: str, until: Instant) -> None:
+        self._completions = [
+            each
+            for each in self._completions
+            if each.user_id != user_id or self._is_newer(Identity(each.task_type, each.key), until)
+        ]
+
+    def _is_newer(self, identity: Identity, until: Instant) -> bool:
+        task = self.tasks.get(identity)
+        return task is not None and task.created_at > until
+
+    def erasure(self, user_id: str) -> Erasure | None:
+        return self._erasures.get(user_id)
+
+    def put_erasure(self, erasure: Erasure) -> None:
+        self._erasures[erasure.user_id] = erasure
+
+    def drop_erasures(self, before: Instant) -> None:
+        self._erasures = {
+            user_id: each for user_id, each in self._erasures.items() if each.done_at is None or each.done_at >= before
+        }
+
+    def open_erasures(self) -> list[Erasure]:
+        return [each for _, each in sorted(self._erasures.items()) if each.done_at is None]
+
     # --- instances ---
 
     def beat(self, beat: Beat, now: Instant) -> None:
@@ -292,6 +394,40 @@ class MemoryTransaction:
         return len(silent)
 
     # --- looking ---
+
+    def heads(self) -> dict[str, Instant]:
+        heads: dict[str, Instant] = {}
+        for task in self.tasks.values():
+            if task.status is TaskStatus.PENDING:
+                heads[task.task_type] = min(task.scheduled_at, heads.get(task.task_type, task.scheduled_at))
+        return heads
+
+    def standing(self, identity: Identity, now: Instant) -> Standing:
+        record = self._types.get(identity.task_type)
+        if record is None:
+            raise unknown_type(identity.task_type, self._types)
+        task = self.tasks.get(identity)
+        return Standing(
+            record=record,
+            task=task,
+            past=self.pasts.get(identity, NO_PAST),
+            now=now,
+            ahead=0 if task is None else self._ahead(task, record.task_type.aging_ms, now),
+            running=self.counters[identity.task_type]["running"],
+            serial_running=0
+            if task is None or task.serial is None
+            else self.running_under(task.task_type, task.serial),
+            tokens=tokens_now(record, self._buckets.get(f"type:{identity.task_type}"), now),
+            arrived=tuple(sorted(self._arrived.get(identity, ()))),
+        )
+
+    def _ahead(self, task: Task, aging_ms: Millis, now: Instant) -> int:
+        if task.status is not TaskStatus.PENDING:
+            return 0
+        mine = rank(task, aging_ms)
+        line = [each for each in self._queue(task.task_type) if each.scheduled_at <= now]
+        line += [each for each in self._parked() if (each.task_type, each.serial) == (task.task_type, task.serial)]
+        return min(MAX_AHEAD, sum(rank(each, aging_ms) < mine for each in line))
 
     def find(self, query: TaskQuery) -> Page[Task]:
         after = None if query.cursor is None else Identity(*query.cursor.split("/", 1))
@@ -326,6 +462,8 @@ def _matches(task: Task, query: TaskQuery) -> bool:
         and (query.status is None or task.status is query.status)
         and (query.user_id is None or task.user_id == query.user_id)
         and (query.owner is None or task.owner == query.owner)
+        and (query.without is None or task.status is not query.without)
+        and (query.search is None or query.search in task.key or query.search in (task.user_id or ""))
     )
 
 

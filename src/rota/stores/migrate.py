@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import asdict
+
 from rota.clock import Instant
 from rota.core.task import Identity, TaskStatus
 from rota.core.task_type import TaskType
@@ -95,17 +97,18 @@ async def _move_types(old: Store, new: Store | None, report: Migration, *, dry_r
             await _put(new, record.task_type if is_new else None, record.task_type.name, lacking)
 
 
-def _lacking(record: TypeRecord, here: TypeRecord | None) -> dict[str, bool]:
+def _lacking(record: TypeRecord, here: TypeRecord | None) -> dict[str, object]:
     """The overrides that the new store has not got; its own operator's word counts more."""
-    decided = dict[str, bool]() if here is None else here.overrides
-    return {name: value for name, value in record.overrides.items() if name not in decided}
+    asked = asdict(record.overrides)
+    decided = {} if here is None else asdict(here.overrides)
+    return {name: value for name, value in asked.items() if value is not None and decided.get(name) is None}
 
 
-async def _put(new: Store, task_type: TaskType | None, name: str, overrides: dict[str, bool]) -> None:
+async def _put(new: Store, task_type: TaskType | None, name: str, overrides: dict[str, object]) -> None:
     if task_type is not None:
         await new.put_types([task_type])
     if overrides:
-        await new.override_type(name, dict(overrides))
+        await new.override_type(name, overrides)
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------

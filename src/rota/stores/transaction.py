@@ -12,10 +12,14 @@ from typing import NamedTuple, Protocol
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket
+from rota.core.history import Slice, Span
 from rota.core.task import Entry, Identity, RunRecord
-from rota.stores.base import Beat, Instance, TypeRecord
+from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 
-__all__ = ["Completion", "Transaction", "Written"]
+__all__ = ["Completion", "Place", "Transaction", "Written"]
+
+Place = tuple[Instant, str, str]
+"""Where a slice of history belongs: its start, type and trigger mode."""
 
 
 class Written(NamedTuple):
@@ -156,7 +160,56 @@ class Transaction(Protocol):
 
     def arrive(self, identity: Identity, task_type: str) -> None: ...
 
-    def clear_arrived(self, identities: Collection[Identity]) -> None: ...
+    def clear_arrived(self, identities: Collection[Identity]) -> None:
+        """They are claimed: what has arrived so far is dealt with."""
+        ...
+
+    def forget_arrived(self, identities: Collection[Identity]) -> None:
+        """Keep nothing of what has arrived, or ever arrived, for these."""
+        ...
+
+    # --- what ran, over time ---
+
+    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
+        """Those of the slices at these places that there are; nobody else adds to them until this step ends."""
+        ...
+
+    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None: ...
+
+    def drop_slices(self, span: Span, before: Instant) -> None:
+        """Forget the slices that begin before an instant."""
+        ...
+
+    # --- one user's data ---
+
+    def known_of(
+        self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
+    ) -> Sequence[Identity]:
+        """The first identities behind `after` that belong to a user (`stores/users.py`), in (type, key) order; with
+        `until` only those of which something can be erased."""
+        ...
+
+    def running_of(self, user_id: str, until: Instant) -> int:
+        """How many tasks of a user, made at or before an instant, run."""
+        ...
+
+    def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
+        """Remove run records of a user (`is_old_run`); how many were removed."""
+        ...
+
+    def untell(self, user_id: str, until: Instant) -> None:
+        """Take the completions of a user's tasks out of the log, but for tasks made after an instant."""
+        ...
+
+    def erasure(self, user_id: str) -> Erasure | None:
+        """The tombstone of a user; nobody else changes it until this step ends."""
+        ...
+
+    def put_erasure(self, erasure: Erasure) -> None: ...
+
+    def drop_erasures(self, before: Instant) -> None:
+        """Forget the tombstones of erasures that were done before an instant."""
+        ...
 
     # --- instances ---
 

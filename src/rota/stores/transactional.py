@@ -11,19 +11,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.clock import Instant, Millis
+from rota.core.history import Slice
 from rota.core.outcome import Reply, Scheduled, Touched
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, Task
+from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task
 from rota.core.task_type import TaskType
-from rota.errors import StoreUnavailable, UnknownTaskType
-from rota.stores import limits, verbs
+from rota.errors import InvalidInput, StoreUnavailable, UnknownTaskType
+from rota.stores import limits, users, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
     Beat,
     Claimed,
     ClaimRequest,
+    Erasure,
     Page,
     Purged,
     Restored,
+    RunQuery,
     Snapshot,
     Store,
     Taken,
@@ -44,6 +47,9 @@ Grouped = TypeVar("Grouped", bound=NewTask | Activity | Change | Settlement | tu
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a store call is given up (what it did is then unknown)."""
+
+_IDENTITIES, _RUNS = "known", "runs"
+"""The two parts of a user's export, as its cursor names them."""
 
 SOON_MS: Millis = 2_000
 """Only what is due this soon wakes others: anything later is seen by their next tick in time."""
@@ -152,9 +158,10 @@ class TransactionalStore(Store):
         self._known_types.update(record.task_type.name for record in records)
         return sorted(records, key=lambda record: record.task_type.name)
 
-    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+    async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
+        checked = limits.check_overrides(changes)
         await self._check_types([name])
-        return await self._work(lambda work: verbs.override_type(work, name, overrides))
+        return await self._work(lambda work: verbs.override_type(work, name, checked))
 
     # --- making work ---
 
@@ -236,6 +243,37 @@ class TransactionalStore(Store):
 
     async def leave(self, instance: str) -> None:
         await self._transact(lambda transaction: transaction.leave(instance))
+
+    # --- what ran, over time ---
+
+    async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
+        if slices:
+            await self._work(lambda work: verbs.record(work, slices), now)
+
+    # --- one user's data ---
+
+    async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
+        limits.check_user(user_id)
+        limits.check_page(limit)
+        return await self._work(lambda work: users.erase_user(work, user_id, limit), now)
+
+    async def export_user(
+        self, user_id: str, cursor: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> Page[Snapshot | RunRecord]:
+        limits.check_user(user_id)
+        limits.check_page(limit)
+        part, _, place = (cursor or _IDENTITIES).partition(" ")
+        if part not in (_IDENTITIES, _RUNS):
+            raise InvalidInput(f"The cursor {cursor!r} is none of ours. Take it from the last page, unchanged.")
+        if part == _RUNS:
+            runs = await self.runs(RunQuery(user_id=user_id, cursor=place or None, limit=limit))
+            return Page([*runs.items], None if runs.cursor is None else f"{_RUNS} {runs.cursor}")
+        known = await self._known_of(user_id, limits.check_cursor(place) if place else None, limit)
+        return Page([*known.items], _RUNS if known.cursor is None else f"{_IDENTITIES} {known.cursor}")
+
+    async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
+        """A page of what is known of a user's identities."""
+        return await self._work(lambda work: verbs.export_user(work, user_id, after, limit))
 
     # --- moving to another store ---
 

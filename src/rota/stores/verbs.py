@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from rota.clock import HOUR, Instant, Millis
+from msgspec.structs import replace
+
+from rota.clock import DAY, HOUR, Instant, Millis
 from rota.core import activity as activities
 from rota.core import bucket as buckets
 from rota.core import lifecycle
 from rota.core import serial as serials
 from rota.core.bucket import Bucket
+from rota.core.history import KEPT_MS, Slice, Span, add
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.rank import by_rank
@@ -36,6 +39,7 @@ from rota.stores.base import (
     Beat,
     Claimed,
     ClaimRequest,
+    Overrides,
     Page,
     Purged,
     Restored,
@@ -52,10 +56,12 @@ __all__ = [
     "ask",
     "claim",
     "export",
+    "export_user",
     "override_type",
     "prune",
     "pump",
     "put_types",
+    "record",
     "renew",
     "reset_breaker",
     "restore",
@@ -70,6 +76,8 @@ __all__ = [
 REAP_PAGE = 200
 INSTANCE_TTL: Millis = HOUR
 """How long an instance that died without a goodbye is still listed."""
+TOMBSTONE_TTL: Millis = 7 * DAY
+"""How long it is remembered that a user was erased: the id is theirs, too."""
 CLAIM_ROUNDS = 20
 """How often a claim looks again after it had to park what it found: a bound on one step's work."""
 
@@ -84,19 +92,22 @@ def put_types(work: Work, types: Sequence[TaskType]) -> list[TypeRecord]:
         if known is not None and known.task_type.version > task_type.version:
             records.append(known)
             continue
-        record = TypeRecord(task_type, {} if known is None else known.overrides)
+        record = TypeRecord(task_type, Overrides() if known is None else known.overrides)
         if record != known:
             work.transaction.put_type(record)
         records.append(record)
     return records
 
 
-def override_type(work: Work, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+def override_type(work: Work, name: str, changes: Mapping[str, object]) -> TypeRecord:
+    """Checked `changes` (see `limits.check_overrides`) over what was overridden before."""
     known = work.type_record(name)
-    merged = {**known.overrides, **overrides}
-    record = TypeRecord(known.task_type, {key: value for key, value in merged.items() if value is not None})
+    record = TypeRecord(known.task_type, replace(known.overrides, **changes))
+    if record == known:
+        return record
     work.transaction.put_type(record)
-    if record.enabled and not known.enabled:
+    if record.runs:
+        # What was held back, or limited more tightly, may start now.
         work.earliest_due_at = work.now
     return record
 
@@ -128,15 +139,15 @@ def _schedule(work: Work, new: NewTask) -> Scheduled:
     refusal = _refusal(work, new, record)
     if refusal is not None:
         return Scheduled(refusal, entry.task)
-    step = lifecycle.schedule(entry, new, record.task_type, work.now)
+    step = lifecycle.schedule(entry, new, record.effective, work.now)
     work.apply(step, new.identity)
     return Scheduled(ScheduleOutcome.CREATED, step.task)
 
 
 def _refusal(work: Work, new: NewTask, record: TypeRecord) -> ScheduleOutcome | None:
-    if not record.enabled:
+    if not record.accepts:
         return ScheduleOutcome.DISABLED
-    if work.pending(new.task_type) >= record.task_type.max_pending:
+    if work.pending(new.task_type) >= record.effective.max_pending:
         return ScheduleOutcome.FULL
     if new.owner is not None and new.owner_limit is not None and _owned(work, new, new.owner) >= new.owner_limit:
         return ScheduleOutcome.QUOTA
@@ -185,8 +196,8 @@ def _touch(work: Work, activity: Activity) -> Touched:
     touching = activities.touch(
         work.entry(activity.identity),
         activity,
-        record.task_type,
-        enabled=record.enabled,
+        record.effective,
+        enabled=record.accepts,
         pending=work.pending(activity.task_type),
         now=work.now,
     )
@@ -209,9 +220,9 @@ def claim(work: Work, request: ClaimRequest) -> Claimed:
     next_due: list[Instant] = []
     for name, limit in request.wants:
         record = work.types.get(name)
-        if record is None or not record.enabled or limit <= 0:
+        if record is None or not record.runs or limit <= 0:
             continue
-        taken, more_at = _claim_type(work, record.task_type, limit, request)
+        taken, more_at = _claim_type(work, record.effective, limit, request)
         tasks.extend(taken)
         if more_at is not None:
             next_due.append(more_at)
@@ -372,6 +383,7 @@ _ASKED: Mapping[Event, Callable[[Entry, TaskType, Instant], Step]] = {
     Event.REDRIVE: lambda entry, _, now: lifecycle.redrive(entry, now),
     Event.END: lifecycle.end,
     Event.PURGE: lambda entry, _, __: lifecycle.purge(entry),
+    Event.ERASE: lambda entry, _, now: lifecycle.erase(entry, now),
 }
 
 
@@ -441,7 +453,7 @@ def _next_due(work: Work, names: Sequence[str]) -> Instant | None:
 
 def _due_of(work: Work, name: str) -> Iterator[Instant]:
     record = work.types.get(name)
-    if record is None or not record.enabled:
+    if record is None or not record.runs:
         return
     # Anything due before now counts as due: the dispatcher asks for it and learns from the claim what holds it back.
     due = work.transaction.next_due(name, 0)
@@ -462,7 +474,19 @@ def prune(work: Work, run_ttl_ms: Millis, limit: int) -> Purged:
     forgotten = transaction.forget(work.now, limit)
     runs = transaction.drop_runs(work.now - run_ttl_ms, limit)
     transaction.drop_instances(work.now - INSTANCE_TTL)
+    transaction.drop_erasures(work.now - TOMBSTONE_TTL)
+    for span in Span:
+        transaction.drop_slices(span, work.now - KEPT_MS[span])
     return Purged(len(ending), len(purging), forgotten, runs)
+
+
+def record(work: Work, slices: Sequence[Slice]) -> None:
+    """Add to the minutes and to the hours; what would be dropped at once is not written."""
+    for span in Span:
+        new = [each for each in add(slices, span) if each.start_at >= work.now - KEPT_MS[span]]
+        if new:
+            known = work.transaction.slices(span, [each.place for each in new])
+            work.transaction.put_slices(span, add([*known, *new], span))
 
 
 def pump(work: Work, limit: int) -> int:
@@ -505,11 +529,21 @@ def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
     return Taken(amount, 0)
 
 
+# --- one user's data ------------------------------------------------------------------------------------------------
+
+
+def export_user(work: Work, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
+    return _exported(work, work.transaction.known_of(user_id, after=after, limit=limit + 1), limit)
+
+
 # --- moving to another store ----------------------------------------------------------------------------------------
 
 
 def export(work: Work, after: Identity | None, limit: int) -> Page[Snapshot]:
-    found = work.transaction.known(after, limit + 1)
+    return _exported(work, work.transaction.known(after, limit + 1), limit)
+
+
+def _exported(work: Work, found: Sequence[Identity], limit: int) -> Page[Snapshot]:
     identities = found[:limit]
     work.load(identities)
     snapshots = [_snapshot(work, identity) for identity in identities]

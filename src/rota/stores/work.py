@@ -63,7 +63,8 @@ class Work:
         return self._after[identity]
 
     def type_of(self, name: str) -> TaskType:
-        return self.type_record(name).task_type
+        """The settings that count, with what an operator has overridden."""
+        return self.type_record(name).effective
 
     def type_record(self, name: str) -> TypeRecord:
         record = self.types.get(name)

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from rota.clock import Instant, Millis
+from rota.core.history import Slice, Span
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task
 from rota.core.task_type import TaskType
@@ -30,12 +31,14 @@ from rota.stores.base import (
     Claimed,
     ClaimRequest,
     Counts,
+    Erasure,
     Instance,
     Page,
     Purged,
     Restored,
     RunQuery,
     Snapshot,
+    Standing,
     Store,
     Taken,
     TaskQuery,
@@ -166,8 +169,8 @@ class FaultyStore(Store):
     async def list_types(self) -> list[TypeRecord]:
         return await self._do("list_types", self.store.list_types)
 
-    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
-        return await self._do("override_type", lambda: self.store.override_type(name, overrides))
+    async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
+        return await self._do("override_type", lambda: self.store.override_type(name, changes))
 
     async def schedule(self, tasks: Sequence[NewTask], *, now: Instant | None = None) -> list[Scheduled]:
         return await self._do("schedule", lambda: self.store.schedule(tasks, now=now))
@@ -233,6 +236,31 @@ class FaultyStore(Store):
 
     async def instances(self) -> list[Instance]:
         return await self._do("instances", self.store.instances)
+
+    async def heads(self) -> dict[str, Instant]:
+        return await self._do("heads", self.store.heads)
+
+    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+        return await self._do("standing", lambda: self.store.standing(identity, now=now))
+
+    async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
+        await self._do("record", lambda: self.store.record(slices, now=now))
+
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+    ) -> list[Slice]:
+        return await self._do("history", lambda: self.store.history(span, since_at, until_at, task_type=task_type))
+
+    async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
+        return await self._do("erase_user", lambda: self.store.erase_user(user_id, limit=limit, now=now))
+
+    async def erasures(self) -> list[Erasure]:
+        return await self._do("erasures", self.store.erasures)
+
+    async def export_user(
+        self, user_id: str, cursor: str | None = None, limit: int = DEFAULT_PAGE
+    ) -> Page[Snapshot | RunRecord]:
+        return await self._do("export_user", lambda: self.store.export_user(user_id, cursor, limit))
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         await self._do("reset_breaker", lambda: self.store.reset_breaker(identities))

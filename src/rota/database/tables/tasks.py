@@ -107,6 +107,7 @@ tasks = Table(
 _c = tasks.c
 # Each index holds only the rows that its query looks for: a completed task costs no index but its identity.
 partial_index("ix_tasks_lane", "status = 'pending' AND parked = 0", _c.task_type, _c.priority, _c.scheduled_at, _c.key)
+partial_index("ix_tasks_parked", "status = 'pending' AND parked = 1", _c.task_type, _c.scheduled_at)
 partial_index("ix_tasks_lease", "status = 'running'", _c.lease_until)
 partial_index("ix_tasks_serial", "serial IS NOT NULL", _c.task_type, _c.serial, _c.status)
 partial_index("ix_tasks_expires", "expires_at IS NOT NULL", _c.expires_at)
@@ -172,6 +173,7 @@ run_logs = Table(
     sqlite_autoincrement=True,
 )
 Index("ix_runs_task", run_logs.c.task_type, run_logs.c.key, run_logs.c.id)
+partial_index("ix_runs_user", "user_id IS NOT NULL", run_logs.c.user_id, run_logs.c.id)
 partial_index("ix_runs_not_ok", "status <> 'success'", run_logs.c.status, run_logs.c.id)
 
 after_log = Table(
@@ -227,7 +229,7 @@ erasures = Table(
     Column("user_id", Name, primary_key=True),
     Column("asked_at", BigInteger, nullable=False),
     Column("done_at", BigInteger),
-    Column("cursor", Text),
     Column("tasks", BigInteger, nullable=False, server_default="0"),
     Column("runs", BigInteger, nullable=False, server_default="0"),
+    Column("running", BigInteger, nullable=False, server_default="0"),
 )

@@ -12,11 +12,13 @@ from typing import Any, Protocol, TypeVar
 
 from rota.clock import Instant, Millis
 from rota.core import lifecycle
+from rota.core.history import KEPT_MS, Span
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer
 from rota.core.task import Identity, Task
 from rota.stores import verbs
 from rota.stores.base import Beat, Purged, Tick
+from rota.stores.redis.erasing import drop_erasures
 from rota.stores.redis.looking import Looking, decode_rows
 from rota.stores.redis.scripts import Scripts, Swept
 from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction
@@ -107,6 +109,14 @@ async def prune(
     for name, keys in (await _first(scripts, names, ["past"], now, limit)).items():
         forgotten += await scripts.forget(name, keys, now)
     await _drop_instances(scripts, now - verbs.INSTANCE_TTL)
+    await drop_erasures(scripts, now - verbs.TOMBSTONE_TTL)
+    await scripts.server.many(
+        [
+            ("ZREMRANGEBYSCORE", scripts.keys.of("slices", name, span.value), "-inf", f"({now - KEPT_MS[span]}")
+            for name in names
+            for span in Span
+        ]
+    )
     return Purged(ended, purged, forgotten, await _drop_runs(scripts, names, now - run_ttl_ms, limit))
 
 

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from rota.clock import Millis
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Task, TaskStatus
-from rota.stores.redis.keys import NORMAL_LANE, Keys, owns_prefix
+from rota.keys import GLOBAL_KEY
+from rota.stores.redis.keys import NORMAL_LANE, Keys
+from rota.stores.users import owns_prefix
 
 __all__ = ["Command", "Place", "moves", "places"]
 
@@ -70,6 +72,10 @@ def _places(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> I
         yield Place(keys.of("expires", name), key, task.expires_at)
     if task.owner is not None and task.status.is_live:
         yield Place(keys.of("owner", name, task.owner), key, None)
+    if task.owner is not None:
+        yield Place(keys.of("owned", name, task.owner), key, 0)
+    if task.trigger is not None and key != GLOBAL_KEY:
+        yield Place(keys.of("schedules", name), key, 0)
     if task.user_id is not None and not owns_prefix(task.user_id, key):
         yield Place(keys.of("user", name, task.user_id), key, None)
 
@@ -79,6 +85,7 @@ def _by_status(keys: Keys, task: Task, aging_ms: Millis) -> Iterator[Place]:
     match task.status:
         case TaskStatus.PENDING if task.parked and task.serial is not None:
             yield Place(keys.of("parked", name, task.serial), key, rank(task, aging_ms)[0])
+            yield Place(keys.of("parked", name), key, task.scheduled_at)
             # Whoever leaves a serial behind empty takes it off this list, in the commit script.
             yield Place(keys.of("serials", name), task.serial, None, shared=True)
         case TaskStatus.PENDING:

@@ -11,6 +11,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     lanes:{}                         set      the priorities other than 5 that were ever used
     running:{}                       zset     leases, by deadline
     parked:{}:<serial>               zset     due, but the serial is busy; by rank
+    parked:{}                        zset     all of those, by scheduled_at
     serials:{}                       set      the serials under which something is parked
     holders:{}:<serial>              set      who runs under a serial
     paused:{}                        zset     paused, by scheduled_at
@@ -20,14 +21,18 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     keys:{}                          zset     score 0: all of which anything is known; pages and users, by lexical range
     user:{}:<user_id>                set      the tasks of a user whose keys do not begin with the user
     owner:{}:<owner>                 set      live schedules of one owner
+    owned:{}:<owner>                 zset     score 0: all tasks of one owner, for pages
+    schedules:{}                     zset     score 0: all tasks with a trigger of their own, for pages
     runs:{}                          stream   the run log, capped
     history:{}:<key>                 stream   the last 30 rows of a recurring task, under the same ids
     after:{}                         stream   completions for the pump
     need:{}:<key>                    hash     what of its `after` has arrived
     seq:{}                           string   the last token
     counts:{}                        hash     kept counters
+    slices:{}:<span>                 zset     what ran in each minute or hour (JSON), by its start
     bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
     instances, meta                  hash     incarnations; the schema's version
+    erasures                         hash     the tombstones of users who are being erased, by user_id
     turn:<duty>                      string   whose turn a duty of many instances is, with a TTL
 """
 
@@ -36,7 +41,7 @@ from __future__ import annotations
 from rota.core.task import Identity
 from rota.errors import InvalidConfig
 
-__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys", "owns_prefix"]
+__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys"]
 
 DEFAULT_PREFIX = "scheduler:"
 NORMAL_LANE = 5
@@ -44,26 +49,16 @@ NORMAL_LANE = 5
 
 _TAG = r"\{[^{}]+\}"
 PERMANENT = (
-    r"task_types|instances|meta",
+    r"task_types|instances|meta|erasures",
     rf"task_type:{_TAG}",
-    rf"(task|payload|need|history|user|owner|parked|holders):{_TAG}:.+",
+    rf"(task|payload|need|history|user|owner|owned|parked|holders):{_TAG}:.+",
+    rf"slices:{_TAG}:(minute|hour)",
     rf"queue:{_TAG}(:\d+)?",
-    rf"(running|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts):{_TAG}",
+    rf"(running|parked|schedules|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts):{_TAG}",
 )
 """Patterns of the keys, after the prefix, that live as long as the work does. Every other key has a time to live."""
 
 _OWN_BUCKET = "type:"
-
-
-def owns_prefix(user_id: str, key: str) -> bool:
-    """Whether a key begins with its user, as user keys do: then the lexical range of the user finds it."""
-    prefix = user_prefix(user_id)
-    return key == prefix or key.startswith(f"{prefix}:")
-
-
-def user_prefix(user_id: str) -> str:
-    """What every user key of a user begins with."""
-    return user_id.replace("%", "%25").replace(":", "%3A")
 
 
 class Keys:
@@ -78,6 +73,7 @@ class Keys:
         self.types = f"{prefix}task_types"
         self.instances = f"{prefix}instances"
         self.meta = f"{prefix}meta"
+        self.erasures = f"{prefix}erasures"
         self.wake = f"{prefix}wake"
         """The channel on which instances wake each other."""
 

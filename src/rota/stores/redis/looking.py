@@ -1,7 +1,8 @@
 """Looking into the store: pages of tasks and of run records. Reads only, and never the whole of anything at once.
 
-Pages of tasks go by the lexical index of each type, in (type, key) order. A filter is applied to what is read, unless a
-smaller index knows the answer: the tasks of one user, those that run, wait paused or are dead.
+Pages of tasks go by a lexical index of each type, in (type, key) order: of all keys, of one owner's, of schedules.
+Where an index in another order is small (those that run, wait or are over), it is read whole and sorted instead. A
+script looks at the tasks in question and names those that match; a page ends after so many looks, however few did.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from rota.core.task import NO_PAST, Identity, RunRecord, Task, TaskStatus
+import msgspec
+
+from rota.clock import Instant
+from rota.core.history import Slice, Span
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY
-from rota.stores.base import Counts, Page, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
+from rota.stores.base import Counts, Page, RunQuery, Snapshot, Standing, TaskQuery, TypeRecord, page_of
 from rota.stores.limits import check_cursor
-from rota.stores.redis.codec import decode_run
-from rota.stores.redis.keys import user_prefix
-from rota.stores.redis.scripts import Scripts, decode_types, type_commands
+from rota.stores.looking import LOOKED_AT, unknown_type
+from rota.stores.redis.codec import decode_entry, decode_run, pairs
+from rota.stores.redis.scripts import Scripts, Sifted, decode_types, type_commands
+from rota.stores.users import belongs_to, user_prefix
 
 __all__ = ["Looking"]
 
@@ -26,10 +32,13 @@ T = TypeVar("T")
 
 CHUNK = 500
 """How many keys or rows are read in one go."""
-SMALL = 10_000
-"""An index that is at most this large is read whole and sorted, instead of reading every task of the type."""
+SIFTED = 1_000
+"""How many tasks or rows one script looks at: few enough that nobody notices it."""
+_ASKED_OF_TASKS = ("status", "without", "user_id", "owner", "search")
+_ASKED_OF_RUNS = ("key", "user_id", "status")
 
 _INDEXES = {
+    TaskStatus.PENDING: ("queue", "parked"),
     TaskStatus.RUNNING: ("running",),
     TaskStatus.PAUSED: ("paused",),
     TaskStatus.FAILED: ("dead",),
@@ -77,48 +86,49 @@ class Looking:
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         after = None if query.cursor is None else check_cursor(query.cursor)
-        tasks: list[Task] = []
+        page = _Gathered(query)
         for name in await self._names_from(after, query.task_type):
             start = after.key if after is not None and after.task_type == name else None
-            async for task in self._tasks(name, query, start):
-                tasks.append(task)
-                if len(tasks) > query.limit:
-                    return page_of(tasks, query.limit, lambda task: str(task.identity))
-        return page_of(tasks, query.limit, lambda task: str(task.identity))
+            await self._gather(name, page, start)
+            if page.is_full or page.is_tired:
+                break
+        return page.page()
 
     async def _names_from(self, after: Identity | None, only: str | None = None) -> list[str]:
         names = await self.names() if only is None else [only]
         return [name for name in names if after is None or name >= after.task_type]
 
-    async def _tasks(self, name: str, query: TaskQuery, after: str | None) -> AsyncIterator[Task]:
-        """Those of a type that match, in order of their keys."""
-        async for keys in self._candidates(name, query, after):
-            for task in await self.get([Identity(name, key) for key in keys]):
-                if task is not None and _matches(task, query):
-                    yield task
-
-    async def _candidates(self, name: str, query: TaskQuery, after: str | None) -> AsyncIterator[list[str]]:
-        chosen = await self._small_index(name, query)
-        if chosen is None:
-            async for chunk in self._range(name, "-" if after is None else f"({after}", "+"):
-                yield chunk
-            return
-        keys = sorted(key for key in chosen if after is None or key > after)
-        for start in range(0, len(keys), query.limit + 1):
-            yield keys[start : start + query.limit + 1]
+    async def _gather(self, name: str, page: _Gathered, after: str | None) -> None:
+        """Those of a type that match, in order of their keys, as far as this page looks."""
+        known = await self._small_index(name, page.query)
+        listed = None if known is None else sorted(key for key in known if after is None or key > after)
+        while listed != []:
+            count = min(SIFTED, LOOKED_AT - page.looked_at)
+            part = None if listed is None else listed[:count]
+            sifted = await self._scripts.sift(name, page.question(part, after, count))
+            tasks = await self.get([Identity(name, key) for key in sifted.keys])
+            page.add(name, sifted, [task for task in tasks if task is not None])
+            if page.is_full or page.is_tired or sifted.looked_at < count:
+                return
+            after = sifted.last
+            listed = None if listed is None else listed[count:]
 
     async def _small_index(self, name: str, query: TaskQuery) -> set[str] | None:
-        """The keys that come into question, where an index knows them; None if every task must be looked at."""
+        """The keys that come into question, where an index knows them; None if tasks are looked at in their order."""
         if query.user_id is not None:
-            return await self._of_user(name, query.user_id)
-        if query.status is not None and query.status in _INDEXES:
-            indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
-            if sum(await self._server.many([("ZCARD", key) for key in indexes])) <= SMALL:
-                members = await self._server.many([("ZRANGE", key, 0, -1) for key in indexes])
-                return {key.decode() for keys in members for key in keys}
-        return None
+            return await self.of_user(name, query.user_id)
+        if query.status is None or query.owner is not None:
+            return None
+        indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
+        if query.status is TaskStatus.PENDING:
+            lanes = await self._server.command("SMEMBERS", self._keys.of("lanes", name))
+            indexes += [self._keys.lane(name, int(priority)) for priority in lanes]
+        if sum(await self._server.many([("ZCARD", key) for key in indexes])) > LOOKED_AT:
+            return None
+        members = await self._server.many([("ZRANGE", key, 0, -1) for key in indexes])
+        return {key.decode() for keys in members for key in keys}
 
-    async def _of_user(self, name: str, user_id: str) -> set[str]:
+    async def of_user(self, name: str, user_id: str) -> set[str]:
         """User keys begin with the user; a task of a user under another key is listed by itself."""
         first = user_prefix(user_id)
         strays = await self._server.command("SMEMBERS", self._keys.of("user", name, user_id))
@@ -160,6 +170,70 @@ class Looking:
         ]
         return [each for each in snapshots if each.task is not None or each.past != NO_PAST or each.arrived]
 
+    # --- one user's data ---
+
+    async def known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
+        """A page of what is known of a user's identities."""
+        found: list[Snapshot] = []
+        for name in await self._names_from(after):
+            keys = await self.of_user(name, user_id)
+            behind = sorted(key for key in keys if after is None or Identity(name, key) > after)
+            for start in range(0, len(behind), CHUNK):
+                snapshots = await self._snapshots(name, behind[start : start + CHUNK])
+                found += [each for each in snapshots if belongs_to(user_id, each.identity, Entry(each.task, each.past))]
+                if len(found) > limit:
+                    return page_of(found, limit, lambda snapshot: str(snapshot.identity))
+        return page_of(found, limit, lambda snapshot: str(snapshot.identity))
+
+    # --- when it runs, and what ran ---
+
+    async def heads(self) -> dict[str, Instant]:
+        names = await self.names()
+        used = await self._server.many([("SMEMBERS", self._keys.of("lanes", name)) for name in names])
+        asked = [
+            (name, index)
+            for name, priorities in zip(names, used, strict=True)
+            for index in (
+                self._keys.of("queue", name),
+                self._keys.of("parked", name),
+                *(self._keys.lane(name, int(priority)) for priority in priorities),
+            )
+        ]
+        found = await self._server.many([("ZRANGE", index, 0, 0, "WITHSCORES") for _, index in asked])
+        firsts = [(name, int(float(flat[1]))) for (name, _), flat in zip(asked, found, strict=True) if flat]
+        # The earliest comes last, and stays.
+        return dict(sorted(firsts, key=lambda first: first[1], reverse=True))
+
+    async def standing(self, identity: Identity, now: Instant | None) -> Standing:
+        record = (await self.types([identity.task_type])).get(identity.task_type)
+        found = await self._scripts.standing(identity, now)
+        if record is None or found is None:
+            raise unknown_type(identity.task_type, await self.names())
+        at, flat, payload, ahead, running, held, tokens, arrived = found
+        task, past = decode_entry(identity, flat, payload)
+        return Standing(
+            record=record,
+            task=task,
+            past=past,
+            now=int(at),
+            ahead=int(ahead),
+            running=int(running),
+            serial_running=int(held),
+            tokens=float(tokens) if tokens else None,
+            arrived=tuple(sorted(name.decode() for name in arrived)),
+        )
+
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None, task_type: str | None
+    ) -> list[Slice]:
+        names = await self.names() if task_type is None else [task_type]
+        until = "+inf" if until_at is None else f"({until_at}"
+        found = await self._server.many(
+            [("ZRANGEBYSCORE", self._keys.of("slices", name, span.value), since_at, until) for name in names]
+        )
+        slices = [msgspec.json.decode(text, type=Slice) for texts in found for text in texts]
+        return sorted(slices, key=lambda each: each.place)
+
     # --- runs ---
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -169,10 +243,17 @@ class Looking:
         if query.cursor is not None and before is None:
             raise InvalidInput(f"The cursor {query.cursor!r} is none of ours. Take it from the last page, unchanged.")
         names = await self.names() if query.task_type is None else [query.task_type]
-        found: list[RunRecord] = []
         logs = [_Log(self, name, query, before) for name in names]
+        looked_at = 0
+        found: list[RunRecord] = []
         while len(found) <= query.limit:
-            await asyncio.gather(*(log.fill() for log in logs))
+            # Every log that is not over must show its next row before the newest of all is known.
+            dry = [log for log in logs if log.is_dry]
+            if dry and looked_at >= LOOKED_AT:
+                return _cut_short(found, logs, query.limit)
+            if dry:
+                looked_at += sum(await asyncio.gather(*(log.fill() for log in dry)))
+                continue
             newest = max((log for log in logs if log.rows), key=lambda log: log.rows[0][0], default=None)
             if newest is None:
                 break
@@ -188,23 +269,83 @@ class Looking:
         runs = [run for _, run in decode_rows(name, rows)]
         return [run for run in runs if _run_matches(run, query)]
 
-    async def rows(self, name: str, query: RunQuery, before: RunKey | None) -> tuple[list[Row], bool]:
-        """A chunk of a type's log, newest first, and whether that was the last one."""
+    async def rows(self, name: str, query: RunQuery, before: RunKey | None) -> Rows:
+        """A part of a type's log, newest first: what of it matches."""
         stop = "+" if before is None else _just_before(before, name)
-        stream = self._keys.of("runs", name)
-        found = await self._server.command("XREVRANGE", stream, stop, "-", "COUNT", CHUNK)
-        rows = list(decode_rows(name, found))
-        is_last = len(found) < CHUNK
-        if is_last and query.key is not None:
-            rows += await self._history(name, query.key, stop, {key for key, _ in rows})
-        return rows, is_last
+        asked = {part: str(value) for part in _ASKED_OF_RUNS if (value := getattr(query, part)) is not None}
+        given = {**asked, "asked": len(asked), "stop": stop, "count": SIFTED, "most": query.limit + 1}
+        looked_at, last, flat = await self._scripts.rows(name, given)
+        rows = [
+            row
+            for stream_id, fields in zip(flat[::2], flat[1::2], strict=True)
+            for row in decode_rows(name, [(stream_id, dict(pairs(fields)))])
+        ]
+        frontier = before if last is None else (*_stream_id(last), name)
+        is_over = looked_at < SIFTED and len(rows) <= query.limit
+        if is_over and query.key is not None:
+            rows += await self._history(name, query, stop if last is None else f"({last.decode()}")
+        return Rows(rows, is_over, frontier, looked_at)
 
-    async def _history(self, name: str, key: str, stop: str, known: set[RunKey]) -> list[Row]:
+    async def _history(self, name: str, query: RunQuery, stop: str) -> list[Row]:
         """The rows of a recurring task that the log of its type has left behind."""
-        oldest = min(known, default=None)
-        first = stop if oldest is None else _just_before(oldest, name)
-        found = await self._server.command("XREVRANGE", self._keys.of("history", name, key), first, "-")
-        return list(decode_rows(name, found))
+        found = await self._server.command("XREVRANGE", self._keys.of("history", name, query.key), stop, "-")
+        return [row for row in decode_rows(name, found) if _run_matches(row[1], query)]
+
+
+class _Gathered:
+    """A page of tasks while it is filled, and how far it has looked."""
+
+    def __init__(self, query: TaskQuery) -> None:
+        self.query = query
+        self.looked_at = 0
+        self._tasks: list[Task] = []
+        self._last: Identity | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._tasks) > self.query.limit
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether it has looked at as many as one page may: it ends here, and the next one goes on."""
+        return self.looked_at >= LOOKED_AT
+
+    def add(self, name: str, sifted: Sifted, tasks: Sequence[Task]) -> None:
+        self.looked_at += sifted.looked_at
+        self._tasks += tasks
+        if sifted.last is not None:
+            self._last = Identity(name, sifted.last)
+
+    def question(self, keys: list[str] | None, after: str | None, count: int) -> dict[str, object]:
+        """What the script is told."""
+        query = self.query
+        asked: dict[str, object] = {
+            name: str(value) for name in _ASKED_OF_TASKS if (value := getattr(query, name)) is not None
+        }
+        asked |= {"most": query.limit + 1 - len(self._tasks), "global": GLOBAL_KEY}
+        if query.schedules:
+            asked["schedules"] = True
+        if keys is not None:
+            return asked | {"keys": keys}
+        asked |= {"start": "-" if after is None else f"({after}", "count": count, "index": "keys"}
+        if query.owner is not None:
+            return asked | {"index": "owned", "suffix": query.owner}
+        return asked | {"index": "schedules"} if query.schedules else asked
+
+    def page(self) -> Page[Task]:
+        page = page_of(self._tasks, self.query.limit, lambda task: str(task.identity))
+        if page.cursor is None and self.is_tired and self._last is not None:
+            return Page(page.items, str(self._last))
+        return page
+
+
+class Rows(NamedTuple):
+    """Matching rows, whether the log is over behind them, the last row that was looked at, and how many those were."""
+
+    rows: list[Row]
+    is_over: bool
+    frontier: RunKey | None
+    looked_at: int
 
 
 class _Log:
@@ -212,26 +353,43 @@ class _Log:
 
     def __init__(self, looking: Looking, name: str, query: RunQuery, before: RunKey | None) -> None:
         self.rows: list[Row] = []
+        self.frontier = before
+        self.is_over = False
         self._looking = looking
         self._name = name
         self._query = query
-        self._before = before
-        self._is_over = False
 
-    async def fill(self) -> None:
-        while not self.rows and not self._is_over:
-            found, self._is_over = await self._looking.rows(self._name, self._query, self._before)
-            if found:
-                self._before = found[-1][0]
-            self.rows = [row for row in found if _run_matches(row[1], self._query)]
+    @property
+    def is_dry(self) -> bool:
+        """Whether it has nothing to show, although there may be more."""
+        return not self.rows and not self.is_over
+
+    async def fill(self) -> int:
+        """Read on; how many rows were looked at."""
+        found = await self._looking.rows(self._name, self._query, self.frontier)
+        self.rows, self.is_over, self.frontier, looked_at = found
+        return looked_at
+
+
+def _cut_short(found: list[RunRecord], logs: Sequence[_Log], limit: int) -> Page[RunRecord]:
+    """The page that has looked far enough: what is newer than where every log has got to, and the cursor of there."""
+    frontier = max(log.frontier for log in logs if not log.is_over and log.frontier is not None)
+    rows = sorted((row for log in logs for row in log.rows if row[0] >= frontier), key=lambda row: row[0], reverse=True)
+    page = page_of([*found, *(run for _, run in rows)], limit, lambda run: run.run_id)
+    return page if page.cursor is not None else Page(page.items, "{}-{}-{}".format(*frontier))
 
 
 def decode_rows(name: str, rows: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterable[Row]:
     """Entries of a stream as run records, each with its place among all."""
     for stream_id, fields in rows:
-        millis, _, number = stream_id.decode().partition("-")
+        millis, number = _stream_id(stream_id)
         flat = [text for pair in fields.items() for text in pair]
-        yield (int(millis), int(number), name), decode_run(name, f"{millis}-{number}-{name}", flat)
+        yield (millis, number, name), decode_run(name, f"{millis}-{number}-{name}", flat)
+
+
+def _stream_id(text: bytes) -> tuple[int, int]:
+    millis, _, number = text.decode().partition("-")
+    return int(millis), int(number)
 
 
 def _just_before(key: RunKey, name: str) -> str:
@@ -248,15 +406,6 @@ def _run_key(run_id: str) -> RunKey | None:
     if not (millis.isascii() and millis.isdigit() and number.isascii() and number.isdigit() and name):
         return None
     return (int(millis), int(number), name) if len(millis) < 19 and len(number) < 19 else None
-
-
-def _matches(task: Task, query: TaskQuery) -> bool:
-    return (
-        (query.status is None or task.status is query.status)
-        and (query.user_id is None or task.user_id == query.user_id)
-        and (query.owner is None or task.owner == query.owner)
-        and (not query.schedules or (task.trigger is not None and task.key != GLOBAL_KEY))
-    )
 
 
 def _run_matches(run: RunRecord, query: RunQuery) -> bool:

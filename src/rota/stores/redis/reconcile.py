@@ -23,7 +23,9 @@ from rota.stores.redis.scripts import Scripts
 __all__ = ["Reconciled", "reconcile"]
 
 PAGE = 200
-_RANKED = frozenset({"queue", "running", "paused", "dead", "done", "expires", "past", "keys", "parked"})
+_RANKED = frozenset(
+    {"queue", "running", "paused", "dead", "done", "expires", "past", "keys", "parked", "owned", "schedules"}
+)
 _PLAIN = frozenset({"holders", "owner", "user"})
 _BESIDE = frozenset({"payload", "history"})
 

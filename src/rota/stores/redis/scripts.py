@@ -12,13 +12,14 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
 from rota.core.task_type import decode_task_type
-from rota.stores.base import Beat, Claimed, ClaimRequest, Instance, Taken, TypeRecord
+from rota.stores.base import MAX_AHEAD, Beat, Claimed, ClaimRequest, Instance, Overrides, Taken, TypeRecord
 from rota.stores.redis.client import Call, Server
 from rota.stores.redis.codec import decode_entry, decode_task, is_aside
 from rota.stores.redis.index import Command
-from rota.stores.redis.keys import Keys, owns_prefix
+from rota.stores.redis.keys import Keys
+from rota.stores.users import owns_prefix
 
-__all__ = ["Answers", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
+__all__ = ["Answers", "Loaded", "Scripts", "Sifted", "Swept", "Ticked", "decode_types", "type_commands"]
 
 T = TypeVar("T")
 
@@ -49,6 +50,14 @@ class Answers(NamedTuple, Generic[T]):
 
     woke: bool
     items: list[T | None]
+
+
+class Sifted(NamedTuple):
+    """How many tasks were looked at, the last one of them, and those that match."""
+
+    looked_at: int
+    last: str | None
+    keys: list[str]
 
 
 class Ticked(NamedTuple):
@@ -160,6 +169,26 @@ class Scripts:
         replies = [_reply(renewal.identity, *each) for renewal, each in zip(renewals, found, strict=True)]
         return [reply for reply in replies if reply is not None]
 
+    # --- looking ---
+
+    async def sift(self, task_type: str, given: Mapping[str, object]) -> Sifted:
+        looked_at, last, keys = await self.run("sift", task_type, given)
+        return Sifted(int(looked_at), None if last is None else last.decode(), [key.decode() for key in keys])
+
+    async def rows(self, task_type: str, given: Mapping[str, object]) -> tuple[int, bytes | None, list[Any]]:
+        """How many rows were looked at, the id of the last one, and those that match: id, fields, id, fields."""
+        looked_at, last, found = await self.run("rows", task_type, given)
+        return int(looked_at), last, found
+
+    async def standing(self, identity: Identity, now: Instant | None) -> Any:
+        given = {"key": identity.key, "most": MAX_AHEAD}
+        return await self.run("standing", identity.task_type, given, now)
+
+    async def swap(self, key: str, field: str, old: str, new: str) -> bool:
+        """Replace a field of a hash that belongs to no type; False if somebody else was first."""
+        given = {"field": field, "old": old, "new": new}
+        return await self.server.run("swap", key, self._args("any", given, None)) == 1
+
     # --- duties ---
 
     async def forget(self, task_type: str, keys: Sequence[str], now: Instant) -> int:
@@ -212,7 +241,7 @@ def decode_types(names: Sequence[str], found: Sequence[Sequence[bytes | None]]) 
     records: dict[str, TypeRecord] = {}
     for name, (config, overrides) in zip(names, found, strict=True):
         if config is not None:
-            asked = {} if overrides is None else msgspec.json.decode(overrides, type=dict[str, bool])
+            asked = Overrides() if overrides is None else msgspec.json.decode(overrides, type=Overrides)
             records[name] = TypeRecord(decode_task_type(config.decode()), asked)
     return records
 

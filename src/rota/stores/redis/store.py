@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis
+from rota.core.history import Slice, Span
 from rota.core.outcome import Reply
 from rota.core.task import Event, Identity, Renewal, RunRecord, Task
 from rota.core.task_type import TaskType
@@ -32,19 +33,21 @@ from rota.stores.base import (
     Claimed,
     ClaimRequest,
     Counts,
+    Erasure,
     Instance,
     Page,
     Purged,
     Restored,
     RunQuery,
     Snapshot,
+    Standing,
     Taken,
     TaskQuery,
     Tick,
     TypeRecord,
 )
 from rota.stores.batching import Batcher
-from rota.stores.redis import duties
+from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import CALL_SECONDS, Server
 from rota.stores.redis.keys import Keys
@@ -290,9 +293,10 @@ class RedisStore(TransactionalStore):
         self._known_types.update(records)
         return [records[name] for name in names if name in records]
 
-    async def override_type(self, name: str, overrides: Mapping[str, bool | None]) -> TypeRecord:
+    async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
+        checked = limits.check_overrides(changes)
         await self._check_types([name])
-        return await self.work_on(name, lambda work: verbs.override_type(work, name, overrides))
+        return await self.work_on(name, lambda work: verbs.override_type(work, name, checked))
 
     # --- running it ---
 
@@ -387,6 +391,27 @@ class RedisStore(TransactionalStore):
         self._poked.clear()
         return True
 
+    # --- what ran, over time; one user's data ---
+
+    async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
+        async def run(name: str, part: list[Slice]) -> list[None]:
+            await self.work_on(name, lambda work: verbs.record(work, part), now)
+            return [None] * len(part)
+
+        await self._by_type(slices, run)
+
+    async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
+        limits.check_user(user_id)
+        limits.check_page(limit)
+        at = await self.now() if now is None else now
+        return await erasing.erase_user(self, self._scripts, self._looking, user_id, limit, at)
+
+    async def erasures(self) -> list[Erasure]:
+        return await erasing.erasures(self._scripts)
+
+    async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
+        return await self._looking.known_of(user_id, after, limit)
+
     # --- moving to another store ---
 
     async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
@@ -408,7 +433,7 @@ class RedisStore(TransactionalStore):
         return await self._looking.get(identities)
 
     async def find(self, query: TaskQuery) -> Page[Task]:
-        limits.check_page(query.limit)
+        limits.check_find(query)
         return await self._looking.find(query)
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -417,6 +442,18 @@ class RedisStore(TransactionalStore):
 
     async def counts(self) -> dict[str, Counts]:
         return await self._looking.counts()
+
+    async def heads(self) -> dict[str, Instant]:
+        return await self._looking.heads()
+
+    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+        limits.check_identity(identity)
+        return await self._looking.standing(identity, now)
+
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+    ) -> list[Slice]:
+        return await self._looking.history(span, since_at, until_at, task_type)
 
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()
@@ -430,6 +467,8 @@ def _type_of(item: object) -> str:
             return item.task_type
         case (Event(), Identity() as identity):
             return identity.task_type
+        case Slice():
+            return item.task_type
         case _:
             return str(getattr(item, "identity").task_type)  # noqa: B009  # every other item has one
 

@@ -18,15 +18,16 @@ import msgspec
 
 from rota.clock import DAY, Instant
 from rota.core.bucket import Bucket
+from rota.core.history import Slice, Span
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import encode_task_type
-from rota.stores.base import Beat, Instance, TypeRecord
+from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, moves, places
 from rota.stores.redis.keys import NORMAL_LANE
 from rota.stores.redis.scripts import Scripts, decode_types
-from rota.stores.transaction import Completion, Written
+from rota.stores.transaction import Completion, Place, Written
 
 __all__ = ["Delivery", "PumpTransaction", "RedisTransaction"]
 
@@ -58,6 +59,7 @@ class RedisTransaction:
         self._runs: list[RunRecord] = []
         self._told: list[list[str]] = []
         self._arrived: dict[Identity, dict[str, str]] = {}
+        self._slices: dict[tuple[Span, Place], str] = {}
         self._wakes = False
 
     def now(self) -> Instant:
@@ -75,7 +77,7 @@ class RedisTransaction:
 
     def _guard(self, *guard: str | int) -> None:
         # The first look counts: what it saw must still be so at the end.
-        self._guards.setdefault(guard[:2] if guard[0] != "field" else guard[:3], list(guard))
+        self._guards.setdefault(guard[:3] if guard[0] in ("field", "scored") else guard[:2], list(guard))
 
     # --- committing ---
 
@@ -337,7 +339,7 @@ class RedisTransaction:
         counts = self._keys.of("counts", task_type)
         found = int(self._server.command_blocking("HGET", counts, "pending") or 0)
         record = self.types().get(task_type)
-        if record is not None and found + _NEAR_FULL >= record.task_type.max_pending:
+        if record is not None and found + _NEAR_FULL >= record.effective.max_pending:
             self._guard("atmost", counts, "pending", found)
         return found + self._deltas["pending"]
 
@@ -357,9 +359,9 @@ class RedisTransaction:
     def put_bucket(self, name: str, bucket: Bucket) -> None:
         key = self._keys.bucket(name)
         self._commands.append(["HSET", key, "tokens", repr(bucket.tokens), "at", str(bucket.at)])
-        record = self.types()[name.removeprefix("type:")].task_type
-        assert record.rate_limit is not None
-        refill_ms = int(record.rate_limit.burst / record.rate_limit.rate * 1_000)
+        limit = self.types()[name.removeprefix("type:")].effective.rate_limit
+        assert limit is not None
+        refill_ms = int(limit.burst / limit.rate * 1_000)
         self._commands.append(["PEXPIRE", key, max(DAY, 2 * refill_ms)])
 
     # --- the run log, and what comes after ---
@@ -408,6 +410,11 @@ class RedisTransaction:
             for name in self.arrived(identity):
                 need[f"{_SEEN}{name}"] = need.pop(name)
 
+    def forget_arrived(self, identities: Collection[Identity]) -> None:
+        for identity in identities:
+            self._belongs_to(identity.task_type)
+            self._need(identity).clear()
+
     def _need_commands(self) -> Iterable[Command]:
         for identity, need in self._arrived.items():
             key = self._keys.of("need", *identity)
@@ -416,6 +423,57 @@ class RedisTransaction:
                 yield ["HSET", key, *(text for pair in sorted(need.items()) for text in pair)]
                 if all(name.startswith(_SEEN) for name in need):
                     yield ["PEXPIRE", key, NEED_TTL_MS]
+
+    # --- what ran, over time ---
+
+    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
+        found: dict[Place, Slice] = {}
+        for name in sorted({task_type for _, task_type, _ in places}):
+            key = self._keys.of("slices", self._belongs_to(name), span.value)
+            for start_at in sorted({start_at for start_at, _, _ in places}):
+                texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", key, start_at, start_at)
+                self._guard("scored", key, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
+                for text in texts:
+                    each = msgspec.json.decode(text, type=Slice)
+                    found[each.place] = each
+                    self._slices[span, each.place] = text.decode()
+        return [found[place] for place in places if place in found]
+
+    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
+        for each in slices:
+            key = self._keys.of("slices", self._belongs_to(each.task_type), span.value)
+            known = self._slices.get((span, each.place))
+            if known is not None:
+                self._commands.append(["ZREM", key, known])
+            self._commands.append(["ZADD", key, each.start_at, msgspec.json.encode(each).decode()])
+
+    def drop_slices(self, span: Span, before: Instant) -> None:
+        raise NotImplementedError("the store drops them, over all types")
+
+    # --- one user's data ---
+
+    def known_of(
+        self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
+    ) -> Sequence[Identity]:
+        raise NotImplementedError("the store looks over all types")
+
+    def running_of(self, user_id: str, until: Instant) -> int:
+        raise NotImplementedError("the store looks over all types")
+
+    def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
+        raise NotImplementedError("the store drops them, over all types")
+
+    def untell(self, user_id: str, until: Instant) -> None:
+        raise NotImplementedError("the store does it, over all types")
+
+    def erasure(self, user_id: str) -> Erasure | None:
+        raise NotImplementedError("the store keeps them beside the types")
+
+    def put_erasure(self, erasure: Erasure) -> None:
+        raise NotImplementedError("the store keeps them beside the types")
+
+    def drop_erasures(self, before: Instant) -> None:
+        raise NotImplementedError("the store keeps them beside the types")
 
     # --- instances ---
 

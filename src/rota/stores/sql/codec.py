@@ -13,9 +13,20 @@ from msgspec.structs import astuple, fields
 from sqlalchemy import Column
 
 from rota.core.task import Entry, Event, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Want
-from rota.database.tables.tasks import run_logs, tasks
+from rota.database.tables.tasks import erasures, run_logs, tasks
+from rota.stores.base import Erasure
 
-__all__ = ["BLANK", "ENTRY_COLUMNS", "RUN_COLUMNS", "decode_entry", "decode_run", "encode_entry", "encode_run"]
+__all__ = [
+    "BLANK",
+    "ENTRY_COLUMNS",
+    "ERASURE_COLUMNS",
+    "RUN_COLUMNS",
+    "decode_entry",
+    "decode_erasure",
+    "decode_run",
+    "encode_entry",
+    "encode_run",
+]
 
 _TASK_FIELDS = tuple(field.name for field in fields(Task))
 _PAST_FIELDS = tuple(field.name for field in fields(Past))
@@ -100,3 +111,12 @@ def decode_run(row: Sequence[Any]) -> RunRecord:
     values = dict(zip(_RUN_FIELDS, row[1:], strict=True))
     values["status"] = _RUN_STATUS[values["status"]]
     return RunRecord(run_id=str(row[0]), **values)
+
+
+_ERASURE_FIELDS = tuple(field.name for field in fields(Erasure))
+
+ERASURE_COLUMNS: tuple[Column[Any], ...] = tuple(erasures.c[name] for name in _ERASURE_FIELDS)
+
+
+def decode_erasure(row: Sequence[Any]) -> Erasure:
+    return Erasure(**dict(zip(_ERASURE_FIELDS, row, strict=True)))

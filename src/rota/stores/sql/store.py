@@ -8,16 +8,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, select, tuple_
+from sqlalchemy import Connection
 
-from rota.clock import Clock, Millis
+from rota.clock import Clock, Instant, Millis
+from rota.core.history import Slice, Span
 from rota.core.task import Identity, RunRecord, Task
 from rota.database import Database
-from rota.database.tables import tasks as tables
-from rota.keys import GLOBAL_KEY
-from rota.stores.base import Counts, Instance, Page, RunQuery, TaskQuery, page_of
-from rota.stores.limits import check_cursor, check_page, check_runs
-from rota.stores.sql.codec import ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, decode_run
+from rota.stores.base import Counts, Erasure, Instance, Page, RunQuery, Standing, TaskQuery
+from rota.stores.limits import check_find, check_identity, check_runs
+from rota.stores.sql import looking
 from rota.stores.sql.transaction import SqlTransaction
 from rota.stores.transaction import Transaction
 from rota.stores.transactional import TransactionalStore
@@ -121,70 +120,36 @@ class SqlStore(TransactionalStore):
     # --- looking ---
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
-        wanted = list(identities)
-        if not wanted:
-            return []
-
-        def run(connection: Connection) -> list[Task | None]:
-            identity = tuple_(tables.tasks.c.task_type, tables.tasks.c.key)
-            query = select(*ENTRY_COLUMNS).where(identity.in_(wanted))
-            entries = [decode_entry(row) for row in connection.execute(query)]
-            found = {entry.task.identity: entry.task for entry in entries if entry.task is not None}
-            return [found.get(identity) for identity in wanted]
-
-        return await self._read(run)
+        return await self._read(lambda connection: looking.get(connection, identities)) if identities else []
 
     async def find(self, query: TaskQuery) -> Page[Task]:
-        check_page(query.limit)
-        c = tables.tasks.c
-        conditions: list[ColumnElement[bool]] = [c.status.is_not(None)]
-        for column, value in ((c.task_type, query.task_type), (c.user_id, query.user_id), (c.owner, query.owner)):
-            if value is not None:
-                conditions.append(column == value)
-        if query.status is not None:
-            # A literal: a partial index is only taken when its condition can be read in the statement.
-            conditions.append(c.status == literal_column(f"'{query.status.value}'"))
-        if query.schedules:
-            conditions += [c.trigger.is_not(None), c.key != GLOBAL_KEY]
-        if query.cursor is not None:
-            conditions.append(_comes_after(query))
-        statement = select(*ENTRY_COLUMNS).where(and_(*conditions)).order_by(c.task_type, c.key).limit(query.limit + 1)
-        rows = await self._read(lambda connection: connection.execute(statement).all())
-        found = [task for row in rows if (task := decode_entry(row).task) is not None]
-        return page_of(found, query.limit, lambda task: str(task.identity))
+        check_find(query)
+        return await self._read(lambda connection: looking.find(connection, query))
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_runs(query)
-        c = tables.run_logs.c
-        conditions: list[ColumnElement[bool]] = [c.id > 0]
-        for column, value in ((c.task_type, query.task_type), (c.key, query.key), (c.user_id, query.user_id)):
-            if value is not None:
-                conditions.append(column == value)
-        if query.status is not None:
-            conditions.append(c.status == literal_column(f"'{query.status.value}'"))
-        if query.run_id is not None:
-            conditions.append(c.id == int(query.run_id))
-        if query.cursor is not None:
-            conditions.append(c.id < int(query.cursor))
-        statement = select(*RUN_COLUMNS).where(and_(*conditions)).order_by(c.id.desc()).limit(query.limit + 1)
-        rows = await self._read(lambda connection: connection.execute(statement).all())
-        return page_of([decode_run(row) for row in rows], query.limit, lambda run: run.run_id)
+        return await self._read(lambda connection: looking.runs(connection, query))
 
     async def counts(self) -> dict[str, Counts]:
-        c = tables.task_counts.c
-        sums = [func.sum(c[name]) for name in tables.COUNTERS]
-        statement = select(c.task_type, *sums).group_by(c.task_type)
-        rows = await self._read(lambda connection: connection.execute(statement).all())
-        return {row[0]: Counts(*(int(value) for value in row[1:])) for row in rows}
+        return await self._read(looking.counts)
+
+    async def heads(self) -> dict[str, Instant]:
+        return await self._read(looking.heads)
+
+    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+        check_identity(identity)
+        clock = self._backend.dialect.now
+        return await self._read(
+            lambda connection: looking.standing(connection, identity, clock(connection) if now is None else now)
+        )
+
+    async def history(
+        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+    ) -> list[Slice]:
+        return await self._read(lambda connection: looking.history(connection, span, since_at, until_at, task_type))
+
+    async def erasures(self) -> list[Erasure]:
+        return await self._read(looking.erasures)
 
     async def instances(self) -> list[Instance]:
         return list(await self._transact(lambda transaction: transaction.instances()))
-
-
-def _comes_after(query: TaskQuery) -> ColumnElement[bool]:
-    c = tables.tasks.c
-    task_type, key = check_cursor(query.cursor or "")
-    if query.task_type == task_type:
-        # Within one type the key alone decides, and the index can start right there.
-        return c.key > key
-    return tuple_(c.task_type, c.key) > tuple_(task_type, key)

@@ -14,6 +14,7 @@ from operator import ne
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -39,6 +40,7 @@ from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket
+from rota.core.history import Slice, Span
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
@@ -46,9 +48,19 @@ from rota.database import Conflict
 from rota.database.dialect import Dialect
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
-from rota.stores.base import Beat, Instance, TypeRecord
-from rota.stores.sql.codec import BLANK, ENTRY_COLUMNS, RUN_COLUMNS, decode_entry, encode_entry, encode_run
-from rota.stores.transaction import Completion, Written
+from rota.stores.base import Beat, Erasure, Instance, Overrides, TypeRecord
+from rota.stores.sql.codec import (
+    BLANK,
+    ENTRY_COLUMNS,
+    ERASURE_COLUMNS,
+    RUN_COLUMNS,
+    decode_entry,
+    decode_erasure,
+    encode_entry,
+    encode_run,
+)
+from rota.stores.transaction import Completion, Place, Written
+from rota.stores.users import user_prefix
 
 __all__ = ["SqlTransaction"]
 
@@ -61,6 +73,9 @@ _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'
 _ENTRY = select(*ENTRY_COLUMNS)
 _NAMES = tuple(column.name for column in ENTRY_COLUMNS)
 _COLUMNS_AT = range(len(ENTRY_COLUMNS))
+
+_NEVER = 2**62
+"""An instant that nothing is later than."""
 
 Values = list[Any]
 
@@ -226,7 +241,7 @@ class SqlTransaction:
 
     def types(self) -> Mapping[str, TypeRecord]:
         return {
-            name: TypeRecord(decode_task_type(config), msgspec.json.decode(overrides, type=dict[str, bool]))
+            name: TypeRecord(decode_task_type(config), msgspec.json.decode(overrides, type=Overrides))
             for name, config, overrides in self._all(_TYPES)
         }
 
@@ -304,6 +319,62 @@ class SqlTransaction:
 
     def clear_arrived(self, identities: Collection[Identity]) -> None:
         self._connection.execute(_CLEAR_ARRIVED, [{"b_type": t, "b_key": k} for t, k in identities])
+
+    forget_arrived = clear_arrived
+
+    # --- what ran, over time ---
+
+    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
+        # Whoever adds waits for whoever is adding, also where there is no row to be locked yet.
+        self._dialect.lock_names(self._connection, ["history"])
+        found = [self._connection.execute(_SLICE, _place(span, place)).scalar() for place in sorted(places)]
+        return [msgspec.json.decode(text, type=Slice) for text in found if text is not None]
+
+    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
+        for each in slices:
+            self._put(tables.history, {**_place(span, each.place), "slice": msgspec.json.encode(each).decode()})
+
+    def drop_slices(self, span: Span, before: Instant) -> None:
+        self._connection.execute(_DROP_SLICES, {"span": span.value, "before": before})
+
+    # --- one user's data ---
+
+    def known_of(
+        self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
+    ) -> Sequence[Identity]:
+        task_type, key = ("", "") if after is None else after
+        asked = {"user_id": user_id, "until": until, "task_type": task_type, "key": key, "limit": limit}
+        found = {Identity(*row) for row in self._all(_KNOWN_OF if until is None else _ERASABLE_OF, asked)}
+        # What is left of a purged task names its user only by its key.
+        prefix = user_prefix(user_id)
+        for name, record in self.types().items():
+            given = {"task_type": name, "first": prefix, "from": f"{prefix}:", "to": f"{prefix};"}
+            for statement in _REMAINS_OF if record.task_type.after else _REMAINS_OF[:1]:
+                found.update(Identity(*row) for row in self._all(statement, {**given, "until": until or _NEVER}))
+        return sorted(identity for identity in found if after is None or identity > after)[:limit]
+
+    def running_of(self, user_id: str, until: Instant) -> int:
+        return self._connection.execute(_RUNNING_OF, {"user_id": user_id, "until": until}).scalar_one()
+
+    def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
+        rows = self._all(_OLD_RUNS_OF, {"user_id": user_id, "until": until, "limit": limit})
+        if rows:
+            self._connection.execute(_DROP_RUN, [{"b_id": row[0]} for row in rows])
+        return len(rows)
+
+    def untell(self, user_id: str, until: Instant) -> None:
+        self._connection.execute(_UNTELL, {"user_id": user_id, "until": until})
+
+    def erasure(self, user_id: str) -> Erasure | None:
+        self._dialect.lock_names(self._connection, [f"erasure:{user_id}"])
+        row = self._connection.execute(_ERASURE, {"user_id": user_id}).first()
+        return None if row is None else decode_erasure(row)
+
+    def put_erasure(self, erasure: Erasure) -> None:
+        self._put(tables.erasures, asdict(erasure))
+
+    def drop_erasures(self, before: Instant) -> None:
+        self._connection.execute(_DROP_ERASURES, {"before": before})
 
     # --- instances ---
 
@@ -402,6 +473,71 @@ _WAITED_FOR = (
     .order_by(_needs.task_type, _needs.key)
     .limit(bindparam("limit"))
 )
+_history = tables.history.c
+_SLICE = select(_history.slice).where(
+    _history.span == bindparam("span"),
+    _history.start_at == bindparam("start_at"),
+    _history.task_type == bindparam("task_type"),
+    _history.trigger_mode == bindparam("trigger_mode"),
+)
+_DROP_SLICES = delete(tables.history).where(_history.span == bindparam("span"), _history.start_at < bindparam("before"))
+_UNTIL = bindparam("until", type_=BigInteger)
+_OF_USER = _c.user_id == bindparam("user_id")
+_KNOWN_OF = (
+    select(_c.task_type, _c.key)
+    .where(_OF_USER, tuple_(_c.task_type, _c.key) > _BEHIND)
+    .order_by(_c.task_type, _c.key)
+    .limit(bindparam("limit"))
+)
+_IS_OLD_PAST = and_(func.coalesce(_c.last_exec_at, 0) <= _UNTIL, func.coalesce(_c.last_claimed_at, 0) <= _UNTIL)
+_HAS_PAST = or_(
+    _c.last_exec_at.is_not(None),
+    _c.last_claimed_at.is_not(None),
+    _c.fail_count > 0,
+    _c.fail_until.is_not(None),
+    _c.forget_at.is_not(None),
+)
+# The rules of stores/users.py, as the database reads them.
+_IS_ERASABLE = or_(
+    and_(_c.created_at <= _UNTIL, or_(_c.status != literal_column("'running'"), _c.want != literal_column("'cancel'"))),
+    and_(_c.created_at > _UNTIL, _HAS_PAST, _IS_OLD_PAST),
+)
+_ERASABLE_OF = _KNOWN_OF.where(_IS_ERASABLE)
+
+
+def _of_prefix(key: ColumnElement[str]) -> ColumnElement[bool]:
+    """ ";" follows ":" in the order of bytes: between them lies whatever begins with the user and a colon."""
+    return or_(key == bindparam("first"), and_(key >= bindparam("from"), key < bindparam("to")))
+
+
+_REMAINS_OF = (
+    select(_c.task_type, _c.key).where(_OF_TYPE, _c.status.is_(None), _of_prefix(_c.key), _IS_OLD_PAST),
+    select(_needs.task_type, _needs.key)
+    .distinct()
+    .outerjoin(tasks, and_(_c.task_type == _needs.task_type, _c.key == _needs.key))
+    .where(_needs.task_type == bindparam("task_type"), _of_prefix(_needs.key), _c.status.is_(None), _IS_OLD_PAST),
+)
+_RUNNING_OF = select(func.count()).select_from(tasks).where(_OF_USER, _IS_RUNNING, _c.created_at <= _UNTIL)
+
+
+def _is_newer(task_type: ColumnElement[str], key: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether the identity of a row has a task now that was made after the erasure was asked for."""
+    return select(_c.key).where(_c.task_type == task_type, _c.key == key, _c.created_at > _UNTIL).exists()
+
+
+_runs = tables.run_logs.c
+_OLD_RUNS_OF = (
+    select(_runs.id)
+    .where(
+        _runs.user_id == bindparam("user_id"), or_(_runs.started_at <= _UNTIL, ~_is_newer(_runs.task_type, _runs.key))
+    )
+    .order_by(_runs.id)
+    .limit(bindparam("limit"))
+)
+_told = tables.after_log.c
+_UNTELL = delete(tables.after_log).where(_told.user_id == bindparam("user_id"), ~_is_newer(_told.task_type, _told.key))
+_ERASURE = select(*ERASURE_COLUMNS).where(tables.erasures.c.user_id == bindparam("user_id"))
+_DROP_ERASURES = delete(tables.erasures).where(tables.erasures.c.done_at < bindparam("before"))
 _META = select(tables.meta.c.value).where(tables.meta.c.name == bindparam("name"))
 _INSTANCES = select(tables.instances.c.beat, tables.instances.c.seen_at).order_by(tables.instances.c.instance)
 _DROP_INSTANCES = delete(tables.instances).where(tables.instances.c.seen_at < bindparam("before"))
@@ -519,6 +655,11 @@ def _sql_text(statement: Executable, dialect: SqlDialect) -> str:
     """The statement as the driver takes it; both drivers are set to take parameters by position."""
     assert isinstance(statement, ClauseElement)
     return str(statement.compile(dialect=dialect))
+
+
+def _place(span: Span, place: Place) -> dict[str, object]:
+    start_at, task_type, trigger_mode = place
+    return {"span": span.value, "start_at": start_at, "task_type": task_type, "trigger_mode": trigger_mode}
 
 
 def _is_nothing(entry: Entry) -> bool:

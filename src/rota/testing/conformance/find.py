@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.task import Event, Identity, NewTask, RunStatus, TaskStatus
+from rota.core.task import Event, Identity, NewTask, RunRecord, RunStatus, TaskStatus
 from rota.core.task_type import TaskType
 from rota.errors import LimitExceeded
 from rota.keys import GLOBAL_KEY
@@ -85,11 +85,77 @@ class TestFind(Suite):
         with pytest.raises(LimitExceeded):
             await world.store.runs(RunQuery(limit=limit))
 
+    async def test_search_and_without(self, world: World, work: TaskType) -> None:
+        for key, user_id in (("alpha", None), ("Beta", "u%1"), ("be_ta", "alphabet"), ("100%", "日本")):
+            await world.schedule(key, user_id=user_id)
+        await world.ask(Event.CANCEL, "alpha")
+
+        async def keys(**query: object) -> list[str]:
+            return sorted(task.key for task in await world.all_tasks(WORK, 2, **query))
+
+        assert await keys(search="alpha") == ["alpha", "be_ta"]
+        assert await keys(search="eta") == ["Beta"]
+        assert await keys(search="beta") == []
+        assert await keys(search="%") == ["100%", "Beta"]
+        assert await keys(search="_") == ["be_ta"]
+        assert await keys(search="本") == ["100%"]
+        assert await keys(search="*") == await keys(search="'") == []
+        assert await keys(search="a", without=TaskStatus.CANCELLED) == ["Beta", "be_ta"]
+        assert await keys(without=TaskStatus.PENDING) == ["alpha"]
+        assert await keys(search="alpha", status=TaskStatus.PENDING) == ["be_ta"]
+
+    async def test_every_owned_task_is_found_whatever_its_state(self, world: World, work: TaskType) -> None:
+        for key in "abcd":
+            await world.schedule(key, owner="g1")
+        await world.series("s", owner="g1")
+        await world.schedule("other", owner="g11")
+        await world.run()
+        await world.run(Event.FAIL)
+        await world.ask(Event.CANCEL, "c")
+        assert [task.key for task in await world.all_tasks(owner="g1", limit=2)] == ["a", "b", "c", "d", "s"]
+        assert [task.key for task in await world.all_tasks(owner="g1", schedules=True)] == ["s"]
+        # A finished one that is made again belongs to whoever made it.
+        await world.schedule("a", owner="g11")
+        await world.schedule("b")
+        await world.ask(Event.CANCEL, "s")
+        await world.schedule("s", owner="g1")
+        assert [task.key for task in await world.all_tasks(owner="g1")] == ["c", "d", "s"]
+        assert [task.key for task in await world.all_tasks(owner="g11")] == ["a", "other"]
+        assert await world.all_tasks(schedules=True) == []
+
+    async def test_a_page_looks_at_so_many_and_no_more(
+        self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However few match, the pages together hold all that do, once and in order."""
+        for module in LOOKING:
+            monkeypatch.setattr(f"{module}.LOOKED_AT", 7)
+        monkeypatch.setattr("rota.stores.redis.looking.SIFTED", 3)
+        await world.type("other")
+        for number in range(30):
+            await world.schedule(f"{number:02}", "other" if number % 4 else WORK, user_id=f"u{number}", owner="o")
+        await world.run()
+        await world.ask(Event.CANCEL, "13", "other")
+        everything = await world.all_tasks(None, limit=1_000)
+        assert len(everything) == 30
+        for limit in (1, 5, 50):
+            rare = await world.all_tasks(None, limit=limit, search="u29")
+            assert [task.key for task in rare] == ["29"]
+            pending = await world.all_tasks(None, limit=limit, status=TaskStatus.PENDING, owner="o")
+            assert pending == [task for task in everything if task.status is TaskStatus.PENDING]
+            assert await world.all_tasks(None, limit=limit, status=TaskStatus.PENDING) == pending
+            assert await world.all_tasks(None, limit=limit) == everything
+            assert await world.all_tasks(None, limit=limit, owner="o") == everything
+        page = await world.store.find(TaskQuery(search="nothing like it"))
+        assert page.items == []
+
     async def test_get_answers_in_order(self, world: World, work: TaskType) -> None:
         made = {key: await world.created(key) for key in "ab"}
         asked = [Identity(WORK, "b"), Identity(WORK, "x"), Identity(WORK, "a"), Identity("unknown", "a")]
         assert await world.store.get(asked) == [made["b"], None, made["a"], None]
         assert await world.store.get([]) == []
+
+
+LOOKING = ("rota.stores.sql.looking", "rota.stores.redis.looking")
 
 
 class TestKeys(Suite):
@@ -170,6 +236,37 @@ class TestRuns(Suite):
         second = await world.store.runs(RunQuery(limit=4, cursor=first.cursor))
         ids = [run.run_id for run in first.items + second.items]
         assert len(ids) == len(set(ids)) == 6
+
+    async def test_a_page_looks_at_so_many_and_no_more(
+        self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in LOOKING:
+            monkeypatch.setattr(f"{module}.LOOKED_AT", 5)
+        monkeypatch.setattr("rota.stores.redis.looking.SIFTED", 2)
+        await world.type("other")
+        for number in range(24):
+            task_type = "other" if number % 3 == 0 else WORK
+            await world.schedule(f"{number:02}", task_type, user_id=f"u{number % 5}")
+            await world.run(Event.FAIL if number == 1 else Event.COMPLETE, task_type)
+
+        async def all_runs(limit: int, **query: object) -> list[RunRecord]:
+            asked = replace(RunQuery(limit=limit), **query)
+            page = await world.store.runs(asked)
+            found = list(page.items)
+            while page.cursor is not None:
+                page = await world.store.runs(replace(asked, cursor=page.cursor))
+                found += page.items
+            return found
+
+        everything = await all_runs(1_000)
+        assert [run.key for run in everything] == [f"{number:02}" for number in reversed(range(24))]
+        for limit in (1, 4, 50):
+            assert await all_runs(limit) == everything
+            assert [run.key for run in await all_runs(limit, status=RunStatus.ERROR)] == ["01"]
+            assert [run.key for run in await all_runs(limit, key="00")] == ["00"]
+            assert await all_runs(limit, user_id="u2") == [run for run in everything if run.user_id == "u2"]
+            assert await all_runs(limit, task_type="other") == [run for run in everything if run.task_type == "other"]
+            assert await all_runs(limit, user_id="nobody") == []
 
     async def test_filters(self, world: World, work: TaskType) -> None:
         await self._runs(world, 2)

@@ -51,6 +51,7 @@ run_now  unknown:.       ok:.            refused:.    ok:pending   ok:pending   
 redrive  unknown:.       refused:.       refused:.    refused:.    refused:.       ok:pending      refused:.
 end      unknown:.       ok:completed    refused:.    ok:completed refused:.       refused:.       refused:.
 purge    unknown:.       refused:.       refused:.    refused:.    ok:absent       ok:absent       ok:absent
+erase    unknown:.       ok:absent       ok:.         ok:absent    ok:absent       ok:absent       ok:absent
 """
 
 # Where the end of a run leads; the first line that fits decides. The last column says when the task is due.
@@ -247,7 +248,7 @@ def _wish(event: Event, answer: str, want: Want) -> tuple[str, Want]:
     """What becomes of the wish of a running task. A wish to cancel is never taken back."""
     if want is Want.CANCEL:
         return ("cancel" if event is Event.RENEW else answer), want
-    wishes = {Event.PAUSE: Want.PAUSE, Event.RESUME: Want.NONE, Event.CANCEL: Want.CANCEL}
+    wishes = {Event.PAUSE: Want.PAUSE, Event.RESUME: Want.NONE, Event.CANCEL: Want.CANCEL, Event.ERASE: Want.CANCEL}
     return answer, wishes.get(event, want)
 
 

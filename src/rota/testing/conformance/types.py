@@ -8,6 +8,7 @@ from rota.clock import HOUR, MINUTE
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.errors import InvalidConfig, UnknownTaskType
+from rota.stores.base import Overrides
 from rota.testing.conformance.world import WORK, Suite, World
 
 __all__ = ["TestTypes"]
@@ -64,7 +65,7 @@ class TestTypes(Suite):
     async def test_clearing_an_override(self, world: World) -> None:
         await world.type()
         await world.store.override_type(WORK, {"enabled": False})
-        assert (await world.store.override_type(WORK, {"enabled": None})).overrides == {}
+        assert (await world.store.override_type(WORK, {"enabled": None})).overrides == Overrides()
         assert (await world.schedule("k")).outcome is ScheduleOutcome.CREATED
 
     async def test_an_override_cannot_switch_on_what_the_configuration_switches_off(self, world: World) -> None:

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.clock import HOUR, SECOND, Instant, Millis
-from rota.core.outcome import Answer, Reply, Scheduled, Touched
+from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched
 from rota.core.task import (
     Activity,
     Change,
@@ -84,6 +84,10 @@ class World:
     async def series(self, key: str = "k", task_type: str = WORK, **fields: object) -> Task:
         """A task that recurs every hour, the first time in an hour."""
         return await self.created(key, task_type, **{"trigger": hourly(self.now), **fields})
+
+    async def series_outcome(self, key: str = "k", task_type: str = WORK) -> ScheduleOutcome:
+        """What asking for a series leads to."""
+        return (await self.schedule(key, task_type, trigger=hourly(self.now))).outcome
 
     async def touch(self, key: str = "k", task_type: str = WORK, **fields: object) -> Touched:
         activity = replace(Activity(task_type=task_type, key=key, user_id="u1"), **fields)

@@ -7,7 +7,7 @@
 
 local ROUNDS = 20
 
-if not read_type() or not enabled or input.limit <= 0 then return { now, '', {} } end
+if not read_type() or not runs or input.limit <= 0 then return { now, '', {} } end
 
 local lanes = { { key = named('queue'), priority = 5 } }
 for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do

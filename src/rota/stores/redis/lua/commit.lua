@@ -6,6 +6,7 @@
 --                      { 'members', key, count }         how many are in a set
 --                      { 'ranked', key, count }          how many are in a sorted set
 --                      { 'atmost', key, field, value }   a counter has not grown
+--                      { 'scored', key, score, digest }  the members of a sorted set that have a score
 --          commands  list of commands, in order
 --          runs      list of { task key, fields, recurring }
 --          told      list of fields: completions for the pump
@@ -18,6 +19,9 @@ local CHECKS = {
   field = function(key, field, value) return (call('HGET', key, field) or '') == value end,
   members = function(key, size) return call('SCARD', key) == size end,
   ranked = function(key, size) return call('ZCARD', key) == size end,
+  scored = function(key, score, digest)
+    return redis.sha1hex(table.concat(call('ZRANGEBYSCORE', key, score, score), '\0')) == digest
+  end,
   atmost = function(key, field, value) return num(call('HGET', key, field)) <= value end,
 }
 

@@ -83,7 +83,7 @@ end
 
 -- --- the type ---
 
-local settings, enabled, followed
+local settings, accepts, runs, followed
 
 local function read_type()
   local found = call('HMGET', type_hash, 'config', 'overrides', 'followed')
@@ -92,8 +92,13 @@ local function read_type()
   for name, value in pairs(settings) do
     if value == cjson.null then settings[name] = nil end
   end
+  -- What an operator has overridden counts: see `Overrides` and `TypeRecord` in stores/base.py.
   local overrides = found[2] and cjson.decode(found[2]) or {}
-  enabled = settings.enabled and overrides.enabled ~= false
+  local enabled = settings.enabled and overrides.enabled ~= false
+  accepts = enabled and overrides.draining ~= true
+  runs = enabled and overrides.frozen ~= true
+  settings.max_pending = tonumber(overrides.max_pending) or settings.max_pending
+  if type(overrides.rate_limit) == 'table' then settings.rate_limit = overrides.rate_limit end
   followed = found[3] and true or false
   return true
 end
@@ -161,6 +166,7 @@ local function enter(key, task)
     if task.parked and task.serial then
       local rank = num(task.scheduled_at) - num(task.priority or 5) * settings.aging_ms
       call('ZADD', named('parked', task.serial), rank, key)
+      call('ZADD', named('parked'), task.scheduled_at, key)
       call('SADD', named('serials'), task.serial)
     else
       into(lane_of(task), task.scheduled_at, key)
@@ -184,6 +190,7 @@ local function leave(key, task)
     if task.parked and task.serial then
       local parked = named('parked', task.serial)
       call('ZREM', parked, key)
+      call('ZREM', named('parked'), key)
       if call('EXISTS', parked) == 0 then call('SREM', named('serials'), task.serial) end
     else
       out_of(lane_of(task), key)

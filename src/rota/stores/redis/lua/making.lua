@@ -53,11 +53,14 @@ local function make(key, task, item, scheduled_at)
   end
   enter(key, task)
   if item.stray then call('SADD', named('user', item.user_id), key) end
+  if item.owner then into(named('owned', item.owner), 0, key) end
   count(task.status, 1)
   count('created_total', 1)
   note_due(task)
   return task
 end
 
--- A record that lists its user elsewhere is moved by the slow way.
-local function changes_user(task, item) return task.status ~= nil and task.user_id ~= item.user_id end
+-- A finished task that is listed under another user or owner, or as a schedule, is moved by the slow way.
+local function is_listed_elsewhere(task, item)
+  return task.status ~= nil and (task.user_id ~= item.user_id or task.owner ~= item.owner or task.trigger ~= nil)
+end

@@ -16,12 +16,13 @@ local function schedule(item)
   end
   local limit = settings.rate_limit
   local task = as_table(call('HGETALL', named('task', key)))
-  if (limit and (item.cost or 1) > limit.burst) or changes_user(task, item) then
+  local is_live = LIVE[task.status]
+  if (limit and (item.cost or 1) > limit.burst) or (not is_live and is_listed_elsewhere(task, item)) then
     rare[key] = true
     return { 'rare' }
   end
-  if LIVE[task.status] then return { 'exists', packed(task), payload_of(key, task) } end
-  local refusal = not enabled and 'disabled' or (pending() >= settings.max_pending and 'full')
+  if is_live then return { 'exists', packed(task), payload_of(key, task) } end
+  local refusal = not accepts and 'disabled' or (pending() >= settings.max_pending and 'full')
   if refusal then return { refusal, packed(task), payload_of(key, task) } end
   return { 'created', packed(make(key, task, item, item.at or now)), item.aside or false }
 end

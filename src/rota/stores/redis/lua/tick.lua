@@ -83,7 +83,7 @@ else
   wake()
 end
 local idle = idle_serials()
-if input.due[task_type] and enabled then
+if input.due[task_type] and runs then
   look_at(named('queue'))
   for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do look_at(named('queue', priority)) end
 end

@@ -38,11 +38,11 @@ end
 
 local function touch(item)
   local key = item.key
-  if not enabled then return { 'disabled', '', 0 } end
+  if not accepts then return { 'disabled', '', 0 } end
   local task = as_table(call('HGETALL', named('task', key)))
   local is_live = TABLE.touch[task.status]
   -- A due task that is put off lets go of its serial, and one may have to be let in instead.
-  if rare[key] or (is_live and task.serial and settings.mode == 'debounce') or (not is_live and changes_user(task, item)) then
+  if rare[key] or (is_live and task.serial and settings.mode == 'debounce') or (not is_live and is_listed_elsewhere(task, item)) then
     rare[key] = true
     return { 'rare', '', 0 }
   end

@@ -1,0 +1,64 @@
+-- What decides when one task runs, seen at one moment. Nothing is written.
+--
+-- input    key, most   how far those before it are counted
+-- returns  { now, fields as a flat list, payload beside the hash or false, how many due tasks rank before it,
+--            how many of the type run, how many run under its serial, what the type's bucket holds or '',
+--            what has arrived of its `after` },
+--          or nothing if there is no such type
+
+if not read_type() then return false end
+local key = input.key
+local flat = call('HGETALL', named('task', key))
+local task = as_table(flat)
+local aging = settings.aging_ms
+
+local function text(number) return string.format('%.0f', number) end
+
+-- How many of a lane rank before the task; of those of its own rank the earlier due ones do, then those by key.
+local function before_in(priority)
+  local lane = priority == 5 and named('queue') or named('queue', text(priority))
+  local earlier = (num(task.priority or 5) - priority) * aging
+  local at = num(task.scheduled_at) - earlier
+  if at > now then return call('ZCOUNT', lane, '-inf', text(now)) end
+  if earlier > 0 then return call('ZCOUNT', lane, '-inf', text(at)) end
+  local found = call('ZCOUNT', lane, '-inf', '(' .. text(at))
+  if earlier < 0 then return found end
+  local own = call('ZRANK', lane, key)
+  if own then return own end
+  for _, other in ipairs(call('ZRANGEBYSCORE', lane, text(at), text(at), 'LIMIT', 0, input.most)) do
+    if other < key then found = found + 1 end
+  end
+  return found
+end
+
+local function parked_before()
+  local parked, at = named('parked', task.serial), num(task.scheduled_at)
+  local rank = text(at - num(task.priority or 5) * aging)
+  local found = call('ZCOUNT', parked, '-inf', '(' .. rank)
+  for _, other in ipairs(call('ZRANGEBYSCORE', parked, rank, rank, 'LIMIT', 0, input.most)) do
+    local due = num(call('HGET', named('task', other), 'scheduled_at'))
+    if due < at or (due == at and other < key) then found = found + 1 end
+  end
+  return found
+end
+
+local ahead = 0
+if task.status == 'pending' then
+  ahead = before_in(5)
+  for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do ahead = ahead + before_in(tonumber(priority)) end
+  if task.serial then ahead = ahead + parked_before() end
+end
+local tokens = ''
+if settings.rate_limit then
+  local rate = settings.rate_limit
+  tokens = string.format('%.17g', (refill(named('bucket', 'own'), rate.rate, rate.burst)))
+end
+local arrived = {}
+for _, name in ipairs(call('HKEYS', named('need', key))) do
+  if string.sub(name, 1, 5) ~= 'seen:' then arrived[#arrived + 1] = name end
+end
+local held = task.serial and call('SCARD', named('holders', task.serial)) or 0
+return {
+  now, flat, payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), 'running')),
+  held, tokens, arrived,
+}

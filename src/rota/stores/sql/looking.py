@@ -1,0 +1,403 @@
+"""Looking into the store: pages of tasks and of run records, and what decides when a task runs. Reads only.
+
+A page looks at a bounded number of rows, in an order that an index has: first so many rows are taken along the index
+that knows most of what is asked, then the rest of the question is put to those. Where a state has few tasks, which the
+kept counters tell, all of them are taken and sorted instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    tuple_,
+)
+
+from rota.clock import Instant
+from rota.core.bucket import Bucket
+from rota.core.history import Slice, Span
+from rota.core.rank import rank
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
+from rota.core.task_type import decode_task_type
+from rota.database.dialect import Postgres, Sqlite
+from rota.database.tables import tasks as tables
+from rota.database.tables.tasks import run_logs, tasks
+from rota.keys import GLOBAL_KEY
+from rota.stores.base import (
+    MAX_AHEAD,
+    Counts,
+    Erasure,
+    Overrides,
+    Page,
+    RunQuery,
+    Standing,
+    TaskQuery,
+    TypeRecord,
+    page_of,
+)
+from rota.stores.limits import check_cursor
+from rota.stores.looking import LOOKED_AT, Bound, bounds, tokens_now, unknown_type
+from rota.stores.sql.codec import (
+    ENTRY_COLUMNS,
+    ERASURE_COLUMNS,
+    RUN_COLUMNS,
+    decode_entry,
+    decode_erasure,
+    decode_run,
+)
+
+__all__ = ["counts", "erasures", "find", "get", "heads", "history", "runs", "standing"]
+
+Condition = ColumnElement[bool]
+
+_c = tasks.c
+_IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
+_IS_PARKED = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("1"))
+_SET_ASIDE = frozenset({TaskStatus.FAILED, TaskStatus.PAUSED, TaskStatus.CANCELLED})
+"""The states that have an index in the order of pages."""
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def get(connection: Connection, identities: Sequence[Identity]) -> list[Task | None]:
+    """The tasks in the order asked, type by type: a list of pairs would make SQLite read every row."""
+    dialect = Sqlite if connection.dialect.name == "sqlite" else Postgres
+    found: dict[Identity, Task | None] = {}
+    for task_type, group in groupby(sorted(set(identities)), key=lambda identity: identity.task_type):
+        given = {"task_type": task_type, "keys": dialect.keys([identity.key for identity in group])}
+        tasks_found = [decode_entry(row).task for row in connection.execute(_get_statement(dialect), given)]
+        found.update({task.identity: task for task in tasks_found if task is not None})
+    return [found.get(identity) for identity in identities]
+
+
+@cache
+def _get_statement(dialect: type[Sqlite] | type[Postgres]) -> Select[Any]:
+    return select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type"), dialect.among(_c.key))
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+def find(connection: Connection, query: TaskQuery) -> Page[Task]:
+    if query.status in _FEW and query.user_id is query.owner is None and _are_few(connection, query):
+        return _whole(connection, _among_few(connection, query), query.limit)
+    within = [_c.status.is_not(None), _along(query), *_of_type(query), *_behind(query)]
+    # Where the index knows everything that is asked, nobody need look further than the page.
+    most = LOOKED_AT if _asks_more(query) else query.limit + 1
+    looked_at = _looked_at(*within).order_by(_c.task_type, _c.key).limit(most).subquery().c
+    named = select(looked_at.task_type, looked_at.key).where(*_rest(looked_at, query, connection.dialect.name))
+    first = named.order_by(looked_at.task_type, looked_at.key).limit(query.limit + 1)
+    page = _whole(connection, [Identity(*row) for row in connection.execute(first)], query.limit)
+    if page.cursor is not None or not _asks_more(query):
+        return page
+    last = select(_c.task_type, _c.key).where(*within).order_by(_c.task_type, _c.key).offset(LOOKED_AT - 1).limit(1)
+    row = connection.execute(last).first()
+    return page if row is None else Page(page.items, str(Identity(*row)))
+
+
+def _looked_at(*conditions: Condition) -> Select[Any]:
+    """What must be known of a task to see whether it matches; whole rows are read of those that do."""
+    columns: list[ColumnElement[Any]] = [_c.task_type, _c.key, _c.status, _c.user_id, _c.owner]
+    return select(*columns, _c.trigger.is_not(None).label("has_trigger")).where(*conditions)
+
+
+def _whole(connection: Connection, identities: list[Identity], limit: int) -> Page[Task]:
+    """The page out of the identities that were found when one more than `limit` was asked for."""
+    page = page_of(identities, limit, str)
+    return Page([task for task in get(connection, page.items) if task is not None], page.cursor)
+
+
+def _asks_more(query: TaskQuery) -> bool:
+    """Whether more is asked than the index that is walked along knows."""
+    if query.user_id is not None or query.owner is not None:
+        others = [query.user_id is not None and query.owner is not None, query.status, query.schedules]
+    elif query.status is not None:
+        others = [query.status not in _SET_ASIDE, query.schedules]
+    else:
+        # The global task of a type is no schedule, and must be passed over.
+        others = [query.schedules]
+    return any(others) or query.without is not None or query.search is not None
+
+
+def _along(query: TaskQuery) -> Condition:
+    """The condition of the index that knows most of what is asked, and has the order of pages."""
+    if query.user_id is not None:
+        return _c.user_id == query.user_id
+    if query.owner is not None:
+        return _c.owner == query.owner
+    if query.status is not None and query.status in _SET_ASIDE:
+        return _in_state(query.status)
+    return _c.trigger.is_not(None) if query.schedules else _c.status.is_not(None)
+
+
+def _in_state(status: TaskStatus) -> Condition:
+    # A literal: a partial index is only taken when its condition can be read in the statement.
+    return _c.status == literal_column(f"'{status.value}'", Text)
+
+
+_FEW: Mapping[TaskStatus | None, tuple[tuple[Condition, ...], ...]] = {
+    TaskStatus.PENDING: ((_IS_PENDING,), (_IS_PARKED,)),
+    TaskStatus.RUNNING: ((_in_state(TaskStatus.RUNNING),),),
+    TaskStatus.COMPLETED: ((_c.purge_at.is_not(None), _in_state(TaskStatus.COMPLETED)),),
+}
+"""States whose index has another order than pages have: all that are in it are taken, if they are few."""
+
+
+def _are_few(connection: Connection, query: TaskQuery) -> bool:
+    kept = counts(connection)
+    match query.status:
+        case TaskStatus.PENDING if query.task_type is not None:
+            # This index begins with the type: those of other types are not looked at.
+            return kept.get(query.task_type, Counts()).pending <= LOOKED_AT
+        case TaskStatus.PENDING:
+            return sum(each.pending for each in kept.values()) <= LOOKED_AT
+        case TaskStatus.RUNNING:
+            return sum(each.running for each in kept.values()) <= LOOKED_AT
+        case _:
+            # All that is finished shares one index.
+            return sum(each.completed + each.failed + each.cancelled for each in kept.values()) <= LOOKED_AT
+
+
+def _among_few(connection: Connection, query: TaskQuery) -> list[Identity]:
+    """Those that match, sorted here: asked for in order, a database would rather walk along all tasks of a type."""
+    after = None if query.cursor is None else check_cursor(query.cursor)
+    found: list[Identity] = []
+    for part in _FEW[query.status]:
+        of_type = _of_type(query) if query.status is TaskStatus.PENDING else []
+        c = _looked_at(*part, *of_type).subquery().c
+        named = select(c.task_type, c.key).where(*_rest(c, query, connection.dialect.name))
+        found += [Identity(*row) for row in connection.execute(named)]
+    asked = (each for each in found if query.task_type is None or each.task_type == query.task_type)
+    return sorted(each for each in asked if after is None or each > after)[: query.limit + 1]
+
+
+def _of_type(query: TaskQuery) -> list[Condition]:
+    return [] if query.task_type is None else [_c.task_type == query.task_type]
+
+
+def _behind(query: TaskQuery) -> list[Condition]:
+    if query.cursor is None:
+        return []
+    task_type, key = check_cursor(query.cursor)
+    if query.task_type == task_type:
+        # Within one type the key alone decides, and the index can start right there.
+        return [_c.key > key]
+    return [tuple_(_c.task_type, _c.key) > tuple_(task_type, key)]
+
+
+def _rest(c: Any, query: TaskQuery, dialect: str) -> Iterator[Condition]:
+    """All that is asked, of rows that were looked at."""
+    for column, value in ((c.user_id, query.user_id), (c.owner, query.owner), (c.status, query.status)):
+        if value is not None:
+            yield column == value
+    if query.without is not None:
+        yield c.status != query.without.value
+    if query.schedules:
+        yield c.has_trigger
+        yield c.key != GLOBAL_KEY
+    if query.search:
+        # LIKE would give a meaning to some characters, and on SQLite no difference to upper and lower case.
+        place = func.instr if dialect == "sqlite" else func.strpos
+        yield (place(c.key, query.search) > 0) | (place(func.coalesce(c.user_id, ""), query.search) > 0)
+
+
+# --- run records ----------------------------------------------------------------------------------------------------
+
+
+def runs(connection: Connection, query: RunQuery) -> Page[RunRecord]:
+    c = run_logs.c
+    within: list[Condition] = [c.id > 0, *_runs_along(query)]
+    if query.run_id is not None:
+        within.append(c.id == int(query.run_id))
+    if query.cursor is not None:
+        within.append(c.id < int(query.cursor))
+    asked = {name: value for name in _ASKED_OF_RUNS if (value := getattr(query, name)) is not None}
+    most = LOOKED_AT if asked else query.limit + 1
+    columns: list[ColumnElement[Any]] = [c.id, c.task_type, c.key, c.user_id, c.status]
+    looked_at = select(*columns).where(*within).order_by(c.id.desc()).limit(most).subquery().c
+    matching = [looked_at[name] == value for name, value in asked.items()]
+    named = select(looked_at.id).where(*matching).order_by(looked_at.id.desc()).limit(query.limit + 1)
+    page = page_of(list(connection.execute(named).scalars()), query.limit, str)
+    whole = select(*RUN_COLUMNS).where(c.id.in_(page.items)).order_by(c.id.desc())
+    found = Page([decode_run(row) for row in connection.execute(whole)] if page.items else [], page.cursor)
+    if found.cursor is not None or not asked:
+        return found
+    last = select(c.id).where(*within).order_by(c.id.desc()).offset(LOOKED_AT - 1).limit(1)
+    row_id = connection.execute(last).scalar()
+    return found if row_id is None else Page(found.items, str(row_id))
+
+
+_ASKED_OF_RUNS = ("task_type", "key", "user_id", "status")
+
+
+def _runs_along(query: RunQuery) -> list[Condition]:
+    """The condition of the index that knows most of what is asked."""
+    c = run_logs.c
+    if query.task_type is not None and query.key is not None:
+        return [c.task_type == query.task_type, c.key == query.key]
+    if query.user_id is not None:
+        return [c.user_id == query.user_id]
+    if query.status is not None and query.status != "success":
+        value = literal_column(f"'{query.status.value}'", Text)
+        return [c.status == value, c.status != literal_column("'success'")]
+    return []
+
+
+# --- counters and due times -----------------------------------------------------------------------------------------
+
+
+def counts(connection: Connection) -> dict[str, Counts]:
+    return {row[0]: Counts(*(int(value) for value in row[1:])) for row in connection.execute(_COUNTS)}
+
+
+_COUNTS = select(
+    tables.task_counts.c.task_type, *(func.sum(tables.task_counts.c[name]) for name in tables.COUNTERS)
+).group_by(tables.task_counts.c.task_type)
+
+
+def heads(connection: Connection) -> dict[str, Instant]:
+    """One probe of an index for each lane, and one for what is parked."""
+    found: dict[str, Instant] = {}
+    lanes = [tuple(row) for row in connection.execute(_LANES)]
+    probes = [(_HEAD, {"task_type": name, "priority": priority}) for name, priority in lanes]
+    probes += [(_PARKED_HEAD, {"task_type": name}) for name in sorted({name for name, _ in lanes})]
+    for statement, given in probes:
+        at = connection.execute(statement, given).scalar()
+        if at is not None:
+            name = str(given["task_type"])
+            found[name] = min(at, found.get(name, at))
+    return found
+
+
+_OF_TYPE = _c.task_type == bindparam("task_type")
+_OF_LANE = and_(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING)
+_LANES = select(tables.lanes.c.task_type, tables.lanes.c.priority)
+_HEAD = select(_c.scheduled_at).where(_OF_LANE).order_by(_c.scheduled_at).limit(1)
+_PARKED_HEAD = select(_c.scheduled_at).where(_OF_TYPE, _IS_PARKED).order_by(_c.scheduled_at).limit(1)
+
+# --- one task's standing --------------------------------------------------------------------------------------------
+
+
+def standing(connection: Connection, identity: Identity, now: Instant) -> Standing:
+    record = _record(connection, identity.task_type)
+    row = connection.execute(_ENTRY, identity._asdict()).first()
+    task, past = Entry(None, NO_PAST) if row is None else decode_entry(row)
+    bucket = connection.execute(_BUCKET, {"name": f"type:{identity.task_type}"}).first()
+    return Standing(
+        record=record,
+        task=task,
+        past=past,
+        now=now,
+        ahead=0 if task is None or task.status is not TaskStatus.PENDING else _ahead(connection, task, record, now),
+        running=int(connection.execute(_RUNNING, {"task_type": identity.task_type}).scalar_one()),
+        serial_running=0 if task is None else _serial_running(connection, task),
+        tokens=tokens_now(record, None if bucket is None else Bucket(bucket[0], bucket[1]), now),
+        arrived=tuple(sorted(connection.execute(_ARRIVED, identity._asdict()).scalars())),
+    )
+
+
+def _record(connection: Connection, name: str) -> TypeRecord:
+    row = connection.execute(_TYPE, {"name": name}).first()
+    if row is None:
+        raise unknown_type(name, connection.execute(_TYPE_NAMES).scalars().all())
+    return TypeRecord(decode_task_type(row[0]), msgspec.json.decode(row[1], type=Overrides))
+
+
+def _ahead(connection: Connection, task: Task, record: TypeRecord, now: Instant) -> int:
+    aging_ms = record.task_type.aging_ms
+    lanes = [row[1] for row in connection.execute(_LANES) if row[0] == task.task_type]
+    found = 0
+    for bound in bounds(task, lanes, aging_ms, now):
+        found += _count(connection, task.task_type, bound, MAX_AHEAD - found)
+    if task.serial is not None and found < MAX_AHEAD:
+        first, at, key = rank(task, aging_ms)
+        given = {"task_type": task.task_type, "serial": task.serial, "aging": aging_ms}
+        before = {"rank": first, "at": at, "key": key, "limit": MAX_AHEAD - found}
+        found += connection.execute(_PARKED_BEFORE, {**given, **before}).scalar_one()
+    return found
+
+
+def _count(connection: Connection, task_type: str, bound: Bound, limit: int) -> int:
+    given = {"task_type": task_type, "priority": bound.priority, "at": bound.scheduled_at, "key": bound.key}
+    return connection.execute(_BEFORE, {**given, "limit": limit}).scalar_one() if limit else 0
+
+
+def _serial_running(connection: Connection, task: Task) -> int:
+    if task.serial is None:
+        return 0
+    return connection.execute(_UNDER_SERIAL, {"task_type": task.task_type, "serial": task.serial}).scalar_one()
+
+
+def _at_most(*conditions: Condition) -> Any:
+    """How many rows there are, counted up to a limit."""
+    some = (
+        select(literal_column("1", BigInteger))
+        .select_from(tasks)
+        .where(*conditions)
+        .limit(bindparam("limit"))
+        .subquery()
+    )
+    return select(func.count()).select_from(some)
+
+
+_ENTRY = select(*ENTRY_COLUMNS).where(_OF_TYPE, _c.key == bindparam("key"))
+_TYPE = select(tables.task_types.c.config, tables.task_types.c.overrides).where(
+    tables.task_types.c.name == bindparam("name")
+)
+_TYPE_NAMES = select(tables.task_types.c.name)
+_BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
+_RUNNING = select(func.coalesce(func.sum(tables.task_counts.c.running), 0)).where(
+    tables.task_counts.c.task_type == bindparam("task_type")
+)
+_UNDER_SERIAL = (
+    select(func.count())
+    .select_from(tasks)
+    .where(_OF_TYPE, _c.serial == bindparam("serial"), _c.status == literal_column("'running'"))
+)
+_ARRIVED = select(tables.after_needs.c.arrived).where(
+    tables.after_needs.c.task_type == bindparam("task_type"), tables.after_needs.c.key == bindparam("key")
+)
+_PLACE = tuple_(bindparam("at", type_=BigInteger), bindparam("key", type_=Text))
+_BEFORE = _at_most(_OF_LANE, tuple_(_c.scheduled_at, _c.key) < _PLACE)
+_PARKED_BEFORE = _at_most(
+    _OF_TYPE,
+    _IS_PARKED,
+    _c.serial == bindparam("serial"),
+    tuple_(_c.scheduled_at - _c.priority * bindparam("aging", type_=BigInteger), _c.scheduled_at, _c.key)
+    < tuple_(bindparam("rank", type_=BigInteger), bindparam("at", type_=BigInteger), bindparam("key", type_=Text)),
+)
+
+# --- what ran, over time; erasures ----------------------------------------------------------------------------------
+
+
+def history(
+    connection: Connection, span: Span, since_at: Instant, until_at: Instant | None, task_type: str | None
+) -> list[Slice]:
+    c = tables.history.c
+    asked = [c.span == span.value, c.start_at >= since_at]
+    asked += [] if until_at is None else [c.start_at < until_at]
+    asked += [] if task_type is None else [c.task_type == task_type]
+    rows: Iterable[str] = connection.execute(
+        select(c.slice).where(*asked).order_by(c.start_at, c.task_type, c.trigger_mode)
+    ).scalars()
+    return [msgspec.json.decode(each, type=Slice) for each in rows]
+
+
+def erasures(connection: Connection) -> list[Erasure]:
+    c = tables.erasures.c
+    rows = connection.execute(select(*ERASURE_COLUMNS).where(c.done_at.is_(None)).order_by(c.user_id))
+    return [decode_erasure(row) for row in rows]
