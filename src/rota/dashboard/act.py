@@ -1,0 +1,261 @@
+"""Where the buttons go: plain form posts that act through the `Operator` and lead back with one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from fastapi.responses import Response
+
+from rota.access import Role
+from rota.clock import parse_duration
+from rota.core.task import Event, Identity, TaskStatus
+from rota.dashboard import words
+from rota.dashboard.forms import Form, read_identity
+from rota.dashboard.pages import dead_letters, system
+from rota.dashboard.preferences import COOKIES
+from rota.dashboard.view import Page, View, safe_back
+from rota.errors import IllegalTransition, InvalidInput
+from rota.keys import shown_key
+from rota.operator import Counted, Done
+from rota.stores.base import TaskQuery
+from rota.tasks import choice
+
+__all__ = ["ACTS"]
+
+A_YEAR: Final = 365 * 86_400
+
+_DONE: Final = {
+    Event.PAUSE: "paused",
+    Event.RESUME: "resumed",
+    Event.CANCEL: "cancelled",
+    Event.RUN_NOW: "made due now",
+    Event.REDRIVE: "redriven",
+    Event.PURGE: "purged",
+}
+
+
+async def _task(view: View, form: Form) -> Response:
+    event = choice(Event, form.need("event"), "event")
+    identity = form.identity
+    name = f"{identity.task_type}/{shown_key(identity.key)}"
+    try:
+        await view.operator.ask(event, identity)
+    except IllegalTransition as refused:
+        # Somebody was faster, or it has run meanwhile: no error, but worth a sentence.
+        return view.back(str(refused), _origin(view, form))
+    gone = event is Event.PURGE
+    to = view.url("/tasks") if gone and view.task_url(*identity) in _origin(view, form) else _origin(view, form)
+    return view.back(f"{name} {_DONE.get(event, event.value)}.", to)
+
+
+async def _reset(view: View, form: Form) -> Response:
+    identity = form.identity
+    await view.operator.reset(identity)
+    return view.back(f"The failures of {shown_key(identity.key)} in a row are forgotten.", _origin(view, form))
+
+
+# --- many ------------------------------------------------------------------------------------------------------------
+
+
+async def _bulk(view: View, form: Form) -> Response:
+    """Without a count that somebody has agreed to, ask; with one, act only if it is still right."""
+    event = choice(Event, form.need("event"), "event")
+    meant = await _meant(view, form)
+    expected = form.get("expected")
+    if meant == []:
+        return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
+    counted = await view.operator.confirm(event, meant, None if expected is None else _whole(expected, "expected"))
+    if expected is None:
+        return _ask_first(view, form, event, counted)
+    if isinstance(meant, TaskQuery):
+        done = await view.operator.ask_all(event, meant)
+    else:
+        done = await view.operator.ask_these(event, meant)
+    return view.back(_sentence(event, done), _origin(view, form))
+
+
+async def _meant(view: View, form: Form) -> TaskQuery | list[Identity]:
+    """The ticked rows, or the filter if all that match is meant."""
+    if form.get("scope") != "all":
+        return [read_identity(text) for text in form.all("task")]
+    query, reason = _query(form), form.get("reason")
+    if reason is None:
+        return query
+    return await dead_letters.identities_of(await view.store(), query, reason)
+
+
+def _ask_first(view: View, form: Form, event: Event, counted: Counted) -> Response:
+    values = {
+        "form": form,
+        "event": event,
+        "verb": event.value.replace("_", " "),
+        "counted": counted,
+        "back": _origin(view, form),
+    }
+    return view.site.render(view, Page("confirm.html", "Are you sure?", values))
+
+
+def _sentence(event: Event, done: Done) -> str:
+    left = f" {words.count(done.refused, 'task')} could not be, by their state." if done.refused else ""
+    return f"{words.count(done.changed, 'task')} {_DONE.get(event, event.value)}.{left}"
+
+
+def _query(form: Form) -> TaskQuery:
+    status, without = form.get("status"), form.get("without")
+    return TaskQuery(
+        task_type=form.get("type"),
+        status=None if status is None else choice(TaskStatus, status, "status"),
+        without=None if without is None else choice(TaskStatus, without, "status"),
+        user_id=form.get("user"),
+        owner=form.get("owner"),
+        search=form.get("search"),
+        schedules=form.get("schedules") == "true",
+    )
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
+async def _schedule(view: View, form: Form) -> Response:
+    return await _task(view, form)
+
+
+async def _upsert(view: View, form: Form) -> Response:
+    given = form.get("task")
+    task_type, schedule_id = (form.need("type"), form.need("id")) if given is None else read_identity(given)
+    await view.operator.upsert_schedule(schedule_id, task_type, **_settings(form))
+    return view.back(f"The schedule {schedule_id} is set.", view.schedule_url(task_type, schedule_id))
+
+
+def _settings(form: Form) -> dict[str, Any]:
+    kind = form.get("kind") or "cron"
+    if kind not in ("cron", "every", "at"):
+        raise InvalidInput(f"A schedule goes by cron, every or at, not by {kind[:20]!r}.")
+    settings: dict[str, Any] = {kind: form.need("value")}
+    for name in ("tz", "owner", "misfire", "overlap", "jitter", "grace", "expires", "serial"):
+        if (value := form.get(name)) is not None:
+            settings[name] = value
+    for name in ("max_runs", "priority"):
+        if (value := form.get(name)) is not None:
+            settings[name] = _whole(value, name)
+    if (payload := form.get("payload")) is not None:
+        settings["payload"] = _json(payload)
+    return settings
+
+
+def _json(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"The payload is no JSON: {error}. A text needs quotes.") from None
+    return value
+
+
+def _whole(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise InvalidInput(f"{name} is {text[:20]!r}, which is no whole number.")
+    return int(text)
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+_VERBS: Final[dict[str, dict[str, object]]] = {
+    "enable": {"enabled": None},
+    "disable": {"enabled": False},
+    "freeze": {"frozen": True},
+    "thaw": {"frozen": None, "draining": None},
+    "drain": {"draining": True},
+}
+
+
+async def _type(view: View, form: Form) -> Response:
+    verb, task_type = form.need("verb"), form.need("type")
+    if verb not in _VERBS:
+        raise InvalidInput(f"There is nothing called {verb[:20]!r} to do to a type. Use one of: {', '.join(_VERBS)}.")
+    await view.operator.override(task_type, _VERBS[verb])
+    past = {"enable": "on", "disable": "off", "freeze": "frozen", "thaw": "running again", "drain": "draining"}
+    return view.back(f"{task_type} is {past[verb]}.", _origin(view, form))
+
+
+async def _limits(view: View, form: Form) -> Response:
+    """An empty field takes the override back."""
+    task_type = form.need("type")
+    changes: dict[str, object] = {}
+    for name in ("concurrency", "max_pending"):
+        value = form.get(name)
+        changes[name] = None if value is None else _whole(value, name)
+    rate, burst = form.get("rate"), form.get("burst")
+    changes["rate_limit"] = None if rate is None else {"rate": _rate(rate), "burst": _whole(burst or "1", "burst")}
+    await view.operator.override(task_type, changes)
+    return view.back(f"The limits of {task_type} are set.", _origin(view, form))
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"The rate is {text[:20]!r}, which is no number. Use starts a second, like 0.5.") from None
+
+
+# --- people and tokens -----------------------------------------------------------------------------------------------
+
+
+async def _erase(view: View, form: Form) -> Response:
+    user_id = form.exact("user")
+    if form.exact("confirmation") != user_id:
+        raise InvalidInput("Nothing was erased: the user's id was not typed as it is. Go back and type it again.")
+    erasure = await view.operator.erase_user(user_id)
+    still = (
+        f" {words.count(erasure.running, 'task')} still run and are removed when they end." if erasure.running else ""
+    )
+    gone = f"{words.count(erasure.tasks, 'task')} and {words.count(erasure.runs, 'run')}"
+    return view.back(f"Of {user_id}, {gone} are erased.{still}", view.url("/users", user=user_id))
+
+
+async def _add_token(view: View, form: Form) -> Response:
+    """The secret is shown here, once: this page is never stored and cannot be loaded again."""
+    role = choice(Role, form.need("role"), "role")
+    lasts = form.get("expires")
+    expires_at = None if lasts is None else view.now + parse_duration(lasts, what="expires")
+    made = await view.operator.add_token(form.need("name"), role, expires_at=expires_at)
+    return view.site.render(view, await system.tokens(view, made))
+
+
+async def _revoke_token(view: View, form: Form) -> Response:
+    token = await view.operator.revoke_token(form.need("id"))
+    return view.back(f"The token {token.name} is revoked.", view.url("/tokens"))
+
+
+# --- for one's own eyes ----------------------------------------------------------------------------------------------
+
+
+async def _preferences(view: View, form: Form) -> Response:
+    answer = view.back("", _origin(view, form))
+    answer.delete_cookie("rota_flash", path=view.cookie_path)
+    for name, allowed in COOKIES.items():
+        value = form.get(name)
+        if value in allowed:
+            answer.set_cookie(name, value, max_age=A_YEAR, path=view.cookie_path, samesite="strict")
+    return answer
+
+
+def _origin(view: View, form: Form) -> str:
+    """The page that the form was on."""
+    return safe_back(form.exact("back"), view.site.service.base_path)
+
+
+ACTS: Final = (
+    ("/act/task", _task, Role.OPERATOR),
+    ("/act/reset", _reset, Role.OPERATOR),
+    ("/act/bulk", _bulk, Role.OPERATOR),
+    ("/act/schedule", _schedule, Role.OPERATOR),
+    ("/act/schedule/set", _upsert, Role.OPERATOR),
+    ("/act/type", _type, Role.OPERATOR),
+    ("/act/type/limits", _limits, Role.OPERATOR),
+    ("/act/user/erase", _erase, Role.ADMIN),
+    ("/act/token/add", _add_token, Role.ADMIN),
+    ("/act/token/revoke", _revoke_token, Role.ADMIN),
+    ("/act/preferences", _preferences, Role.VIEWER),
+)
+"""Where a form goes, what it does there, and who may."""

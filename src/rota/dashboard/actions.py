@@ -1,0 +1,187 @@
+"""What somebody can do from a page, each with its equal on the command line and over HTTP.
+
+An action is offered only where the lifecycle's table leads somewhere; whether it is allowed, the `Operator` decides.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.api.paths import quote_key
+from rota.core.lifecycle import goes_to
+from rota.core.task import Event, Task, TaskStatus, Want
+from rota.dashboard.forms import written
+from rota.keys import GLOBAL_KEY
+from rota.stores.base import TaskQuery, TypeRecord
+
+__all__ = ["Action", "bulk_command", "call", "of_schedule", "of_task", "of_type", "revoke_token"]
+
+_LABELS: Final[Mapping[Event, str]] = {
+    Event.RUN_NOW: "Run now",
+    Event.REDRIVE: "Redrive",
+    Event.RESUME: "Resume",
+    Event.PAUSE: "Pause",
+    Event.CANCEL: "Cancel",
+    Event.PURGE: "Purge",
+}
+_QUESTIONS: Final[Mapping[Event, str]] = {
+    Event.CANCEL: "Cancel {}? It ends; a running handler is told to stop.",
+    Event.PURGE: "Purge {}? It is removed for good.",
+}
+_DANGEROUS: Final = frozenset({Event.CANCEL, Event.PURGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One button: what it says, where its form goes, and the same thing in other places."""
+
+    label: str
+    path: str
+    fields: tuple[tuple[str, str], ...]
+    command: str
+    method: str
+    url: str
+    body: str | None = None
+    question: str | None = None
+    danger: bool = False
+
+    def curl(self, origin: str) -> str:
+        """The same over HTTP; the token stays in the environment."""
+        return call(self.method, origin + self.url, self.body)
+
+
+def call(method: str, url: str, body: str | None = None) -> str:
+    """A curl command. The token is taken from the environment, never written down."""
+    words = ["curl", "-X", method, "-H", '"Authorization: Bearer $ROTA_TOKEN"']
+    if body is not None:
+        words += ["-H", "'Content-Type: application/json'", "-d", shlex.quote(body)]
+    return " ".join([*words, shlex.quote(url)])
+
+
+def of_task(task: Task) -> list[Action]:
+    """What can be done to this task as it stands."""
+    return [_on_task(event, task) for event in _LABELS if _is_offered(event, task)]
+
+
+def of_schedule(task: Task) -> list[Action]:
+    """The same for a schedule, by the schedule's commands."""
+    offered = (Event.RUN_NOW, Event.RESUME, Event.PAUSE, Event.CANCEL)
+    return [_on_schedule(event, task) for event in offered if _is_offered(event, task)]
+
+
+def _is_offered(event: Event, task: Task) -> bool:
+    if goes_to(event, task) is None:
+        return False
+    if event is Event.RUN_NOW:
+        # A failed task is redriven: that gives it fresh counts too.
+        return task.status is not TaskStatus.FAILED
+    if task.status is TaskStatus.RUNNING:
+        wanted = {Event.PAUSE: Want.NONE, Event.RESUME: Want.PAUSE}
+        return task.want is wanted.get(event, task.want) and not (event is Event.CANCEL and task.want is Want.CANCEL)
+    return True
+
+
+def _on_task(event: Event, task: Task) -> Action:
+    name = f"{task.task_type}/{task.key}"
+    group = "dlq" if task.status is TaskStatus.FAILED and event in (Event.REDRIVE, Event.PURGE) else "task"
+    target = [name] if group == "dlq" else [task.task_type, *([] if task.key == GLOBAL_KEY else [task.key])]
+    return Action(
+        label=_LABELS[event],
+        path="/act/task",
+        fields=(("event", event.value), ("task", written(task.identity))),
+        command=shlex.join(["rota", group, _word(event), *target]),
+        method="POST",
+        url=f"/api/tasks/{task.task_type}/{quote_key(task.key)}/{_word(event)}",
+        question=_QUESTIONS[event].format(name) if event in _QUESTIONS else None,
+        danger=event in _DANGEROUS,
+    )
+
+
+def _on_schedule(event: Event, task: Task) -> Action:
+    return Action(
+        label=_LABELS[event],
+        path="/act/schedule",
+        fields=(("event", event.value), ("task", written(task.identity))),
+        command=shlex.join(["rota", "schedule", _word(event), task.task_type, task.key]),
+        method="POST",
+        url=f"/api/schedules/{task.task_type}/{quote_key(task.key)}/{_word(event)}",
+        question=f"Cancel the schedule {task.key}? It fires no more." if event is Event.CANCEL else None,
+        danger=event is Event.CANCEL,
+    )
+
+
+def _word(event: Event) -> str:
+    return event.value.replace("_", "-")
+
+
+def of_type(record: TypeRecord) -> list[Action]:
+    """Freeze, drain, switch off, and back."""
+    over, name = record.overrides, record.task_type.name
+    found: list[Action] = []
+    if over.frozen or over.draining:
+        found.append(_on_type("Thaw", name, "thaw", {"frozen": None, "draining": None}))
+    if not over.frozen:
+        found.append(_on_type("Freeze", name, "freeze", {"frozen": True}))
+    if not over.draining:
+        found.append(_on_type("Drain", name, "drain", {"draining": True}))
+    if over.enabled is False:
+        found.append(_on_type("Enable", name, "enable", {"enabled": None}))
+    elif record.task_type.enabled:
+        found.append(_on_type("Disable", name, "disable", {"enabled": False}))
+    return found
+
+
+_TYPE_QUESTIONS: Final = {
+    "disable": "Disable {}? Nothing is taken on and nothing starts, on every instance, until it is enabled again.",
+    "freeze": "Freeze {}? Nothing of it starts, on every instance; what comes waits until it is thawed.",
+    "drain": "Drain {}? Nothing new is taken on; what is there is worked off.",
+}
+
+
+def _on_type(label: str, name: str, verb: str, changes: Mapping[str, object]) -> Action:
+    question = _TYPE_QUESTIONS.get(verb)
+    return Action(
+        label=label,
+        path="/act/type",
+        fields=(("verb", verb), ("type", name)),
+        command=shlex.join(["rota", "type", verb, name]),
+        method="PATCH",
+        url=f"/api/types/{name}",
+        body=json.dumps(changes),
+        question=None if question is None else question.format(name),
+        danger=verb == "disable",
+    )
+
+
+def revoke_token(token_id: str, name: str) -> Action:
+    """End a token."""
+    return Action(
+        label="Revoke",
+        path="/act/token/revoke",
+        fields=(("id", token_id),),
+        command=shlex.join(["rota", "token", "revoke", token_id]),
+        method="DELETE",
+        url=f"/api/tokens/{quote_key(token_id)}",
+        question=f"Revoke the token {name}? Whoever uses it is refused from the next call on.",
+        danger=True,
+    )
+
+
+def bulk_command(event: Event, query: TaskQuery) -> str:
+    """The command that does the same to everything that matches."""
+    words = ["rota", "task", _word(event), "--all"]
+    for option, value in (
+        ("--type", query.task_type),
+        ("--status", query.status),
+        ("--without", query.without),
+        ("--user", query.user_id),
+        ("--owner", query.owner),
+        ("--search", query.search),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    return shlex.join(words)

@@ -1,0 +1,74 @@
+"""Tasks that failed for good: by type and reason, and back to work or away with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+from rota.core.task import Event, Identity, TaskStatus
+from rota.dashboard import actions
+from rota.dashboard.pages.lists import PAGE_SIZE, filled, type_names
+from rota.dashboard.view import Page, View
+from rota.stores.base import MAX_PAGE, Store, TaskQuery
+
+__all__ = ["identities_of", "show"]
+
+NO_REASON: Final = "none"
+
+
+async def show(view: View) -> Page:
+    query = TaskQuery(
+        task_type=view.given("type"),
+        status=TaskStatus.FAILED,
+        user_id=view.given("user"),
+        search=view.given("search"),
+        cursor=view.given("cursor"),
+        limit=MAX_PAGE,
+    )
+    reason = view.given("reason")
+    store = await view.store()
+    page, names, counts = await asyncio.gather(filled(store, query), type_names(view), store.counts())
+    chosen = [task for task in page.items if reason in (None, task.reason or NO_REASON)]
+    by_type = sorted(((of.failed, name) for name, of in counts.items() if of.failed), reverse=True)
+    return Page(
+        "dead_letters.html",
+        "Dead letters",
+        {
+            "tasks": chosen[:PAGE_SIZE],
+            "more_here": len(chosen) - PAGE_SIZE,
+            "cursor": page.cursor,
+            "looked": len(page.items),
+            "query": query,
+            "reason": reason,
+            "by_type": [(name, failed) for failed, name in by_type],
+            "total": sum(failed for failed, _ in by_type),
+            "by_reason": Counter(task.reason or NO_REASON for task in page.items).most_common(12),
+            "names": names,
+            "actions_of": actions.of_task,
+            "commands": [
+                (event, label, _command(event, query.task_type))
+                for event, label in ((Event.REDRIVE, "Redrive"), (Event.PURGE, "Purge"))
+            ],
+        },
+        concerns=query.task_type or "*",
+    )
+
+
+def _command(event: Event, task_type: str | None) -> str:
+    return f"rota dlq {event} --all" + ("" if task_type is None else f" --type {task_type}")
+
+
+async def identities_of(store: Store, query: TaskQuery, reason: str) -> list[Identity]:
+    """The dead letters with a reason, of the first `MAX_PAGE` that match: the store keeps no index of reasons."""
+    page = await filled(
+        store,
+        TaskQuery(
+            task_type=query.task_type,
+            status=TaskStatus.FAILED,
+            user_id=query.user_id,
+            search=query.search,
+            limit=MAX_PAGE,
+        ),
+    )
+    return [task.identity for task in page.items if (task.reason or NO_REASON) == reason]

@@ -1,0 +1,51 @@
+"""The run log, and one run of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota.core.task import RunStatus
+from rota.dashboard.pages.lists import PAGE_SIZE, type_names
+from rota.dashboard.view import Page, View
+from rota.errors import UnknownRun
+from rota.stores.base import RunQuery
+from rota.tasks import choice
+
+__all__ = ["one", "show"]
+
+
+async def show(view: View) -> Page:
+    status = view.given("status")
+    query = RunQuery(
+        task_type=view.given("type"),
+        key=view.given("key"),
+        status=None if status is None else choice(RunStatus, status, "status"),
+        user_id=view.given("user"),
+        cursor=view.given("cursor"),
+        limit=PAGE_SIZE,
+    )
+    store = await view.store()
+    page, names = await asyncio.gather(store.runs(query), type_names(view))
+    return Page(
+        "runs.html",
+        "Runs",
+        {
+            "runs": page.items,
+            "cursor": page.cursor,
+            "query": query,
+            "is_filtered": any((query.task_type, query.key, query.status, query.user_id)),
+            "names": names,
+            "statuses": list(RunStatus),
+            "longest": max([1, *(run.duration_ms for run in page.items)]),
+        },
+        concerns=query.task_type or "*",
+    )
+
+
+async def one(view: View, run_id: str) -> Page:
+    store = await view.store()
+    page = await store.runs(RunQuery(run_id=run_id, limit=1))
+    if not page.items:
+        raise UnknownRun(f"There is no run {run_id!r}. The run log is kept for a limited time.")
+    run = page.items[0]
+    return Page("run.html", f"Run {run.run_id}", {"run": run})

@@ -1,0 +1,49 @@
+"""All tasks, by a filter that lives in the URL, and what can be done to many of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from rota.core.task import Event, TaskStatus
+from rota.dashboard import actions
+from rota.dashboard.pages.lists import filled, given_query, type_names
+from rota.dashboard.view import Page, View
+from rota.stores.base import TaskQuery
+
+__all__ = ["BULK", "show"]
+
+BULK: Final = (
+    (Event.PAUSE, "Pause"),
+    (Event.RESUME, "Resume"),
+    (Event.RUN_NOW, "Run now"),
+    (Event.REDRIVE, "Redrive"),
+    (Event.CANCEL, "Cancel"),
+    (Event.PURGE, "Purge"),
+)
+
+
+async def show(view: View) -> Page:
+    query = given_query(view)
+    store = await view.store()
+    page, names, counts = await asyncio.gather(filled(store, query), type_names(view), store.counts())
+    by_status = {
+        status.value: sum(getattr(of, status.value) for name, of in counts.items() if query.task_type in (None, name))
+        for status in TaskStatus
+    }
+    return Page(
+        "tasks.html",
+        "Tasks",
+        {
+            "tasks": page.items,
+            "cursor": page.cursor,
+            "query": query,
+            "is_filtered": query != TaskQuery(cursor=query.cursor, limit=query.limit),
+            "names": names,
+            "statuses": list(TaskStatus),
+            "by_status": by_status,
+            "actions_of": actions.of_task,
+            "bulk": [(event, label, actions.bulk_command(event, query)) for event, label in BULK],
+        },
+        concerns=query.task_type or "*",
+    )

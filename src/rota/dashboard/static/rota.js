@@ -1,0 +1,366 @@
+// Rota's dashboard: keeps a page alive. Every page reads and acts without it; this makes it fresh, quick and quiet.
+"use strict";
+
+const body = document.body;
+const base = body.dataset.base;
+const find = (selector, from = document) => from.querySelector(selector);
+const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+
+// --- times -----------------------------------------------------------------------------------------------------------
+
+const skew = Number(body.dataset.now) - Date.now(); // the server's clock is the one that counts
+const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
+
+function relative(at) {
+  const now = Date.now() + skew;
+  const distance = Math.abs(at - now);
+  if (distance < 1000) return "now";
+  const [size, unit] = UNITS.find(([each]) => distance >= each);
+  const words = `${Math.floor(distance / size)} ${unit}`;
+  return at > now ? `in ${words}` : `${words} ago`;
+}
+
+function freshenTimes() {
+  for (const time of all("time[data-at]")) {
+    const words = relative(Number(time.dataset.at));
+    if (time.textContent !== words) time.textContent = words;
+  }
+}
+
+// --- laying a new rendering over the old one -------------------------------------------------------------------------
+// Elements that are still there stay the same elements, so focus, ticks, open menus and scroll are kept.
+
+function morph(have, want) {
+  for (const { name } of [...have.attributes]) {
+    if (!want.hasAttribute(name) && !(name === "open" && have.tagName === "DETAILS") && name !== "class") have.removeAttribute(name);
+  }
+  for (const { name, value } of want.attributes) {
+    if (name === "open" && have.tagName === "DETAILS") continue;
+    if (have.getAttribute(name) !== value) have.setAttribute(name, value);
+  }
+  morphChildren(have, want);
+}
+
+const alike = (one, other) => one.nodeType === other.nodeType && one.nodeName === other.nodeName
+  && (one.dataset?.key ?? "") === (other.dataset?.key ?? "");
+
+function morphChildren(have, want) {
+  const keyed = new Map([...have.children].filter((child) => child.dataset.key).map((child) => [child.dataset.key, child]));
+  let place = have.firstChild;
+  for (const next of [...want.childNodes]) {
+    const known = next.dataset?.key && keyed.get(next.dataset.key);
+    if (known && known !== place) have.insertBefore(known, place);
+    const current = known || place;
+    if (current && alike(current, next)) {
+      place = current.nextSibling;
+      if (current.nodeType === Node.ELEMENT_NODE) morph(current, next);
+      else if (current.data !== next.data) current.data = next.data;
+    } else {
+      have.insertBefore(next, place);
+    }
+  }
+  while (place) {
+    const gone = place;
+    place = place.nextSibling;
+    gone.remove();
+  }
+}
+
+// --- live ------------------------------------------------------------------------------------------------------------
+
+const QUIET_MS = 250; // at most four updates a second
+const POLL_MS = 5000;
+let stream = null;
+let fetching = false;
+let wanted = false;
+let fetchedAt = 0;
+let timer = null;
+
+function say(state, words) {
+  const live = find("#live");
+  if (!live) return;
+  live.dataset.state = state;
+  find("span", live).textContent = words;
+}
+
+function trouble(words) {
+  const banner = find("#trouble");
+  banner.hidden = !words;
+  banner.textContent = words || "";
+}
+
+function refresh() {
+  wanted = true;
+  if (fetching || timer || document.hidden) return;
+  timer = setTimeout(fetchRegions, Math.max(0, fetchedAt + QUIET_MS - Date.now()));
+}
+
+async function fetchRegions() {
+  timer = null;
+  const regions = all("[data-live]");
+  if (!regions.length || document.hidden) return;
+  fetching = true;
+  wanted = false;
+  try {
+    const answer = await fetch(location.href, {
+      headers: { "X-Rota-Fragment": regions.map((region) => region.dataset.live).join(",") },
+      cache: "no-store",
+    });
+    if (answer.status === 401) return void location.assign(`${base}/login`);
+    if (!answer.ok) throw new Error(answer.status === 503 ? "The store is away" : `The service answers ${answer.status}`);
+    const { regions: fresh } = await answer.json();
+    for (const region of regions) {
+      if (!(region.dataset.live in fresh)) continue;
+      const template = document.createElement("template");
+      template.innerHTML = fresh[region.dataset.live];
+      morphChildren(region, template.content);
+    }
+    freshenTimes();
+    countChosen();
+    trouble("");
+  } catch (error) {
+    const why = error instanceof TypeError ? "The service cannot be reached" : error.message;
+    trouble(`${why}. What you see is as of ${new Date(fetchedAt || Date.now()).toLocaleTimeString()}; it comes back by itself.`);
+  } finally {
+    fetching = false;
+    fetchedAt = Date.now();
+    if (wanted) refresh();
+  }
+}
+
+function concerns(types) {
+  const here = body.dataset.concerns;
+  return here === "*" || types.includes(here);
+}
+
+function listen() {
+  if (!body.dataset.liveFrom || !body.dataset.concerns || stream || document.hidden) return;
+  stream = new EventSource(body.dataset.liveFrom);
+  const onNews = (event) => {
+    const news = JSON.parse(event.data);
+    if (news.is_store_away) trouble("The store is away. Nothing is lost; this page comes back by itself.");
+    if (concerns(news.types || [])) refresh();
+  };
+  stream.addEventListener("open", () => { say("live", "live"); refresh(); });
+  stream.addEventListener("changed", onNews);
+  stream.addEventListener("snapshot", onNews);
+  stream.addEventListener("error", () => say(stream?.readyState === EventSource.CLOSED ? "polling" : "away", "reconnecting"));
+}
+
+function fallSilent() {
+  stream?.close();
+  stream = null;
+  say("", "paused");
+}
+
+setInterval(() => {
+  if (document.hidden || !body.dataset.concerns) return;
+  if (stream?.readyState === EventSource.CLOSED) {
+    stream = null;
+    listen();
+  }
+  if (stream?.readyState !== EventSource.OPEN) say("polling", "polling");
+  if (stream?.readyState !== EventSource.OPEN || !find("#trouble").hidden) refresh();
+}, POLL_MS);
+document.addEventListener("visibilitychange", () => (document.hidden ? fallSilent() : listen()));
+addEventListener("pagehide", fallSilent);
+addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
+
+// --- asking before acting --------------------------------------------------------------------------------------------
+
+function confirmed(words, note = "") {
+  const dialog = find("#confirm");
+  find("#confirm-words").textContent = words;
+  find("#confirm-note").textContent = note;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+}
+
+function hidden(form, name, value) {
+  const field = find(`input[name="${name}"][type="hidden"]`, form) || form.appendChild(Object.assign(document.createElement("input"), { type: "hidden", name }));
+  field.value = value;
+}
+
+const chosen = () => all('input[name="task"][form="bulk"]:checked');
+
+async function askHowMany(form, button) {
+  const data = new FormData(form);
+  const everything = data.get("scope") === "all";
+  if (!everything && !chosen().length) return toast("Tick some rows first, or “all that match”.");
+  const verb = button.textContent.trim();
+  let count = chosen().length;
+  let isAll = true;
+  if (everything && !data.get("reason")) {
+    const names = { type: "type", status: "status", without: "without", user: "user", owner: "owner", search: "search" };
+    const query = Object.fromEntries(Object.entries(names).filter(([name]) => data.get(name)).map(([name, field]) => [field, data.get(name)]));
+    if (data.get("schedules")) query.schedules = true;
+    const answer = await fetch(form.dataset.bulk, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ event: button.value, query, dry_run: true }),
+    });
+    const said = await answer.json();
+    if (!answer.ok) return toast(said.detail || "That cannot be counted.");
+    count = said.matched;
+    isAll = said.matched_is_all;
+  } else if (everything) {
+    return form.submit(); // the next page counts and asks
+  }
+  const words = `${verb} ${isAll ? "" : "more than "}${count.toLocaleString("en")} ${count === 1 ? "task" : "tasks"}?`;
+  if (!(await confirmed(words, button.title))) return;
+  hidden(form, "expected", String(count));
+  hidden(form, "event", button.value);
+  form.submit();
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (form.dataset.bulk) {
+    event.preventDefault();
+    await askHowMany(form, event.submitter);
+  } else if (form.dataset.confirm) {
+    event.preventDefault();
+    if (await confirmed(form.dataset.confirm, event.submitter?.title)) form.submit();
+  }
+});
+
+// --- choosing rows, copying, small things ----------------------------------------------------------------------------
+
+function countChosen() {
+  const words = find("[data-chosen]");
+  if (words) words.textContent = chosen().length ? `${chosen().length} chosen` : "";
+}
+
+document.addEventListener("change", (event) => {
+  const field = event.target;
+  if (field.matches("[data-tick-all]")) all('input[name="task"][form="bulk"]').forEach((tick) => { tick.checked = field.checked; });
+  if (field.form?.matches("[data-auto]")) field.form.requestSubmit();
+  countChosen();
+});
+
+let toastTimer = null;
+function toast(words) {
+  const place = find("#toast");
+  place.textContent = words;
+  place.classList.add("shown");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => place.classList.remove("shown"), 2500);
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // no clipboard without https: the old way
+    const area = Object.assign(document.createElement("textarea"), { value: text });
+    (find("dialog[open]") || body).append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  toast("Copied");
+}
+
+document.addEventListener("click", (event) => {
+  const source = event.target.closest("[data-copy]");
+  if (source) copy(source.dataset.copy);
+  all("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
+});
+
+// --- the preview of a schedule ---------------------------------------------------------------------------------------
+
+function line(tag, text, className) {
+  return Object.assign(document.createElement(tag), { textContent: text, className: className || "" });
+}
+
+async function preview(form) {
+  const out = find("[data-preview-out]", form);
+  const data = new FormData(form);
+  const value = (data.get("value") || "").trim();
+  if (!value) return;
+  const trigger = { [data.get("kind")]: value, n: 6 };
+  if (data.get("tz")) trigger.tz = data.get("tz").trim();
+  if (data.get("jitter")) trigger.jitter = data.get("jitter").trim();
+  const answer = await fetch(form.dataset.preview, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(trigger),
+  });
+  const said = await answer.json();
+  if (form.dataset.asked !== value + data.get("kind") + data.get("tz")) return; // an older answer
+  if (!answer.ok) return out.replaceChildren(line("p", said.detail, "note bad"));
+  const fires = document.createElement("ol");
+  fires.append(...said.fires.map((fire) => line("li", fire.replace("T", " "))));
+  out.replaceChildren(line("p", said.words, "say"), fires, ...said.notes.map((note) => line("p", note, "note warn")));
+}
+
+for (const form of all("form[data-preview]")) {
+  let waiting = null;
+  const soon = () => {
+    const data = new FormData(form);
+    form.dataset.asked = (data.get("value") || "").trim() + data.get("kind") + data.get("tz");
+    clearTimeout(waiting);
+    waiting = setTimeout(() => preview(form).catch((error) => toast(`No preview: ${error.message}`)), 200);
+  };
+  form.addEventListener("input", soon);
+  soon();
+}
+
+// --- keys ------------------------------------------------------------------------------------------------------------
+
+let pressedG = false;
+const isWriting = (element) => element.matches("input:not([type=checkbox],[type=radio]), textarea, select") || element.isContentEditable;
+
+function moveRow(step) {
+  const rows = all("tr[data-row]");
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => row.classList.contains("at"));
+  const next = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
+  rows.forEach((row) => row.classList.toggle("at", row === next));
+  next.scrollIntoView({ block: "nearest" });
+}
+
+const KEYS = {
+  "/": () => find("[data-search]")?.focus(),
+  "?": () => location.assign(`${base}/help`),
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  x: () => find("tr.at input[name=task]")?.click(),
+  Enter: () => find("tr.at [data-open]")?.click(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    all("details.menu[open]").forEach((menu) => { menu.open = false; });
+    if (isWriting(event.target)) event.target.blur();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || find("dialog[open]")) return;
+  if (event.key === "Enter" && event.target.closest("a, button, summary")) return;
+  if (pressedG) {
+    pressedG = false;
+    const link = all("[data-letter]").find((each) => each.dataset.letter === event.key);
+    if (link) link.click();
+    return;
+  }
+  if (event.key === "g") {
+    pressedG = true;
+    setTimeout(() => { pressedG = false; }, 1200);
+  } else if (KEYS[event.key]) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+});
+
+// --- the start -------------------------------------------------------------------------------------------------------
+
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && zone !== body.dataset.zone) {
+  document.cookie = `rota_browser_zone=${zone}; path=${base}/; max-age=31536000; samesite=strict`;
+  all("select[name=rota_zone] option[value=browser]").forEach((option) => { option.textContent = zone; });
+  refresh();
+}
+setInterval(freshenTimes, 1000);
+freshenTimes();
+countChosen();
+listen();

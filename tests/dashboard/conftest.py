@@ -1,0 +1,105 @@
+"""A browser and a service for the tests of the dashboard, once for all of them: starting either takes a second."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from tests.dashboard.demo import demo_app, fill
+from tests.dashboard.stage import Stage, staged
+
+from rota.access import Role
+
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
+
+
+def _chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    sentence = "No Chromium is installed (chromium, chromium-browser or google-chrome), so no page can be opened."
+    if os.environ.get("CI"):
+        pytest.fail(sentence)
+    pytest.skip(sentence)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium() -> AsyncGenerator[Browser]:
+    """A real browser, headless."""
+    path = _chromium()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    """A service with a past. It has no worker, so that what is shown stays as it is."""
+    folder: Path = tmp_path_factory.mktemp("demo")
+    app = demo_app(f"sqlite:///{folder}/rota.db?synchronous=OFF")
+    async with staged(app, works=False) as stage:
+        await fill(app)
+        yield stage
+
+
+class Watched:
+    """A browser context that remembers everything that a page complained about."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.context = context
+        self.complaints: list[str] = []
+
+    async def open(self) -> Page:
+        page = await self.context.new_page()
+        page.on("console", lambda message: self._hear(message.type, message.text))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        await page.add_init_script(
+            "document.addEventListener('securitypolicyviolation',"
+            " (event) => console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));"
+        )
+        return page
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(f"{kind}: {text}")
+
+
+async def settled(page: Page) -> None:
+    """The script has run; a page that follows what happens does so."""
+    if await page.locator("#live").count():
+        await page.locator("#live[data-state=live]").wait_for()
+
+
+@asynccontextmanager
+async def signed_in(
+    chromium: Browser, stage: Stage, role: Role = Role.ADMIN, *, scripts: bool = True
+) -> AsyncGenerator[Watched]:
+    """A context that is signed in; whatever its pages complain of fails the test."""
+    context = await chromium.new_context(timezone_id="Europe/Berlin", locale="en-GB", java_script_enabled=scripts)
+    seen = Watched(context)
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(stage.login(role))
+    cookie = answer.cookies["rota_session"]
+    await context.add_cookies([{"name": "rota_session", "value": cookie, "url": stage.url}])
+    try:
+        yield seen
+    finally:
+        await context.close()
+    assert seen.complaints == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def watched(chromium: Browser, demo: Stage) -> AsyncGenerator[Watched]:
+    """An admin at the demo."""
+    async with signed_in(chromium, demo) as seen:
+        yield seen

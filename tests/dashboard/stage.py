@@ -1,0 +1,68 @@
+"""A running service for the tests of the dashboard: a real SQLite file, a real worker, a real port on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from rota import Rota
+from rota.access import Role, Tokens
+from rota.api import Service, create_api
+
+SECONDS = 20.0
+"""How long a condition may take on a busy machine before a test gives up."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a test needs: where the service is, the app behind it, and a secret for each role."""
+
+    url: str
+    app: Rota
+    service: Service
+    secrets: dict[Role, str]
+
+    def login(self, role: Role = Role.ADMIN) -> str:
+        return f"{self.url}/login?token={self.secrets[role]}"
+
+
+@asynccontextmanager
+async def staged(app: Rota, *, base_path: str = "", works: bool = True) -> AsyncGenerator[Stage]:
+    """The service of an app, with a worker beside it if it `works`."""
+    service = Service(app, base_path=base_path)
+    async with service:
+        secrets = {role: await _secret(app, role) for role in Role}
+        # The protocol is named so that asyncio turns Nagle's algorithm off: without it each small answer takes 40 ms.
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+            listening.bind(("127.0.0.1", 0))
+            port = listening.getsockname()[1]
+            config = uvicorn.Config(create_api(service), log_config=None, lifespan="off", ws="none", access_log=False)
+            server = uvicorn.Server(config)
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            if works:
+                await app.start()
+            try:
+                yield Stage(f"http://127.0.0.1:{port}{base_path}", app, service, secrets)
+            finally:
+                await service.feed.close()
+                server.should_exit = True
+                await serving
+                if works:
+                    await app.stop(timeout=1)
+
+
+async def _secret(app: Rota, role: Role) -> str:
+    made = await Tokens(await app.database()).add(f"{role} of the tests", role, created_by="tests")
+    return made.secret
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:
+    """Wait for a condition, with a deadline."""
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - what is waited for is in the store
+            await asyncio.sleep(0.02)

@@ -1,0 +1,448 @@
+"""What people do at the dashboard, done in a real browser against a real service with a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+from tests.dashboard.conftest import Watched, settled, signed_in
+from tests.dashboard.stage import Stage, staged, until
+
+from rota import Rota, TaskStatus
+from rota.access import AuditLog, Role
+from rota.access.audit import AuditQuery
+from rota.core.task import Identity, NewTask
+from rota.stores.base import TaskQuery
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATIENCE = 15_000
+"""Milliseconds that a page may take to show what happened, on a busy machine."""
+DEAD = 500
+
+expect.set_options(timeout=PATIENCE)
+
+
+class Gate:
+    """Holds the handler back until the test has seen the task wait."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def service(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> AsyncGenerator[Stage]:
+    folder: Path = tmp_path_factory.mktemp("flows")
+    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF", max_concurrent=8)
+
+    @app.task(description="Waits at the gate")
+    async def slow(payload: object) -> object:
+        await gate.opened.wait()
+        return {"done": payload}
+
+    @app.task
+    async def agent(payload: object) -> object:
+        return payload
+
+    @app.task(max_retries=0, retry={"base": "1h", "factor": 1.0, "max": "1h"})
+    async def flaky(payload: object) -> None:
+        raise RuntimeError("It always fails.")
+
+    @app.task
+    async def parked(payload: object) -> None: ...
+
+    async with staged(app) as stage:
+        yield stage
+
+
+async def _open(seen: Watched, url: str) -> Page:
+    page = await seen.open()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(url)
+    await settled(page)
+    return page
+
+
+def _never_reloaded(page: Page) -> Callable[[], None]:
+    """A check that the page has not been loaded again since now."""
+    loads: list[str] = []
+    page.on("load", lambda loaded: loads.append(loaded.url))
+    return lambda: _assert_empty(loads)
+
+
+def _assert_empty(loads: list[str]) -> None:
+    assert loads == []
+
+
+async def test_signing_in_by_the_form_and_out_again(chromium: Browser, service: Stage) -> None:
+    context = await chromium.new_context()
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(service.url + "/tasks")
+    assert page.url.split("?")[0] == service.url + "/login"
+    await page.get_by_label("Token").fill("rota_wrong")
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("alert")).to_contain_text("not valid")
+    await page.get_by_label("Token").fill(service.secrets[Role.VIEWER])
+    await page.get_by_role("button", name="Sign in").click()
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    (cookie,) = [each for each in await context.cookies() if each.get("name") == "rota_session"]
+    assert cookie.get("httpOnly")
+    assert cookie.get("sameSite") == "Strict"
+    await page.get_by_role("button", name="Sign out").click()
+    await page.goto(service.url + "/")
+    assert page.url.split("?")[0] == service.url + "/login"
+    await context.close()
+
+
+async def test_a_link_signs_in_and_leaves_no_token_in_the_address(chromium: Browser, service: Stage) -> None:
+    context = await chromium.new_context()
+    page = await context.new_page()
+    await page.goto(service.login(Role.ADMIN))
+    assert page.url == service.url + "/"
+    await context.close()
+
+
+async def test_a_task_goes_from_pending_to_completed_before_ones_eyes(
+    chromium: Browser, service: Stage, gate: Gate
+) -> None:
+    await service.app.freeze("slow")
+    await service.app.schedule("slow", {"n": 1}, key="watched")
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/tasks?type=slow")
+        check = _never_reloaded(page)
+        row = page.locator("tr[data-row]").filter(has_text="watched")
+        await expect(row.locator(".pill")).to_have_text("pending")
+        await service.app.thaw("slow")
+        await expect(row.locator(".pill")).to_have_text("running")
+        gate.opened.set()
+        await expect(row.locator(".pill")).to_have_text("completed")
+        check()
+
+
+async def test_pausing_and_resuming_a_schedule(chromium: Browser, service: Stage) -> None:
+    await service.app.schedules.upsert("brief", type="agent", cron="0 9 * * 1-5", tz="Europe/Berlin")
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/schedules/agent/brief")
+        await expect(page.locator("[data-live=state]")).to_contain_text("at 09:00, Monday to Friday")
+        await page.get_by_role("button", name="Pause").click()
+        await expect(page.locator("[data-live=state] .pill")).to_have_text("paused")
+        found = await service.app.schedules.get("brief", "agent")
+        assert found is not None
+        assert found.status is TaskStatus.PAUSED
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.locator("[data-live=state] .pill")).to_have_text("pending")
+        await page.close()
+    entries, _ = await AuditLog(await service.app.database()).page(AuditQuery(target="agent/brief"))
+    assert [entry.action for entry in entries if entry.via == "dashboard"] == ["task.resume", "task.pause"]
+
+
+async def test_redriving_five_hundred_dead_letters_after_being_asked(chromium: Browser, service: Stage) -> None:
+    store = await service.app.store()
+    for start in range(0, DEAD, 100):
+        await store.schedule([NewTask(task_type="flaky", key=f"k{n:03}") for n in range(start, start + 100)])
+
+    async def all_failed() -> bool:
+        return (await store.counts())["flaky"].failed == DEAD
+
+    await until(all_failed, 60)
+    await service.app.freeze("flaky")
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/dead-letters?type=flaky")
+        await page.get_by_label("all that match").check()
+        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
+        await expect(page.locator("#confirm-words")).to_have_text(f"Redrive {DEAD} tasks?")
+        await page.get_by_role("button", name="Keep").click()
+        assert (await store.counts())["flaky"].failed == DEAD
+        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
+        await expect(page.locator("#confirm-words")).to_have_text(f"Redrive {DEAD} tasks?")
+        await page.get_by_role("button", name="Do it").click()
+        await expect(page.locator(".flash")).to_have_text(f"{DEAD} tasks redriven.")
+        await expect(page.locator("[data-live=rows]")).to_contain_text("No dead letters")
+    counts = (await store.counts())["flaky"]
+    assert (counts.failed, counts.pending) == (0, DEAD)
+
+
+async def test_a_confirmation_means_the_number_that_was_shown(service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="one")
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {service.secrets[Role.OPERATOR]}"}) as client:
+        form = {
+            "event": "pause",
+            "scope": "all",
+            "type": "parked",
+            "status": "pending",
+            "expected": "7",
+            "back": "/tasks",
+        }
+        answer = await client.post(service.url + "/act/bulk", data=form)
+    assert answer.status_code == 409
+    task = await service.app.tasks.get("parked", "one")
+    assert task is not None
+    assert task.status is TaskStatus.PENDING
+
+
+async def test_ticked_rows_are_the_ones_that_change(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    for key in ("t1", "t2", "t3", "a/b c%\n:ü"):
+        await service.app.schedule("parked", key=key)
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/tasks?type=parked&status=pending")
+        await page.get_by_label("Choose t2").check()
+        await page.get_by_label("Choose a/b c%").check()
+        await expect(page.locator("[data-chosen]")).to_have_text("2 chosen")
+        await page.locator("#bulk").get_by_role("button", name="Cancel").click()
+        await expect(page.locator("#confirm-words")).to_have_text("Cancel 2 tasks?")
+        await page.get_by_role("button", name="Do it").click()
+        await expect(page.locator(".flash")).to_have_text("2 tasks cancelled.")
+    store = await service.app.store()
+    found = await store.find(TaskQuery(task_type="parked", status=TaskStatus.CANCELLED))
+    assert {task.key for task in found.items} == {"t2", "a/b c%\n:ü"}
+
+
+async def test_filters_survive_a_reload_and_the_back_button_works(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="filtered")
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/tasks")
+        filters = page.locator("form.filters")
+        await filters.get_by_label("Type").select_option("parked")
+        await filters.get_by_label("Not").select_option("completed")
+        await filters.get_by_label("Search").fill("t")
+        await filters.get_by_role("button", name="Filter").click()
+        await page.wait_for_url("**/tasks?*type=parked*")
+        await settled(page)
+        await page.reload()
+        await settled(page)
+        assert await filters.get_by_label("Type").input_value() == "parked"
+        assert await filters.get_by_label("Not").input_value() == "completed"
+        assert await filters.get_by_label("Search").input_value() == "t"
+        assert await page.locator("tr[data-row]").count() > 0
+        await page.locator("tr[data-row] a[data-open]").first.click()
+        await page.wait_for_url("**/tasks/parked/*")
+        await page.go_back()
+        await page.wait_for_url("**/tasks?*search=t*")
+        assert await filters.get_by_label("Type").input_value() == "parked"
+
+
+async def test_an_update_keeps_ticks_focus_and_open_menus(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    for key in ("keep1", "keep2"):
+        await service.app.schedule("parked", key=key)
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/tasks?type=parked&search=keep")
+        await page.get_by_label("Choose keep1").check()
+        await page.get_by_label("Choose keep2").focus()
+        row = page.locator("tr[data-row]").filter(has_text="keep2")
+        await page.evaluate("() => { document.querySelector('tr[data-key$=keep2] details').open = true; }")
+        await service.app.schedule("parked", key="keep3")
+        await expect(page.locator("tr[data-row]").filter(has_text="keep3")).to_be_visible(timeout=PATIENCE)
+        assert await page.get_by_label("Choose keep1").is_checked()
+        assert await page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "Choose keep2"
+        await expect(row.get_by_role("button", name="Pause")).to_be_visible()
+
+
+async def test_a_hidden_tab_is_left_alone_and_catches_up(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/tasks?type=parked&search=hidden")
+        await _hide(page, "true")
+        await expect(page.locator("#live")).to_have_text("paused")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await service.app.schedule("parked", key="hidden-one")
+        await service.app.tasks.pause("parked", "hidden-one")
+        assert asked == []
+        await _hide(page, "false")
+        await expect(page.locator("tr[data-row]").filter(has_text="hidden-one")).to_be_visible()
+
+
+async def _hide(page: Page, hidden: str) -> None:
+    await page.evaluate(
+        "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden === 'true', configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        hidden,
+    )
+
+
+async def test_keys(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="keyed")
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/")
+        await page.keyboard.press("g")
+        await page.keyboard.press("t")
+        await page.wait_for_url("**/tasks")
+        await settled(page)
+        await page.keyboard.press("/")
+        await page.keyboard.type("keyed")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/tasks?search=keyed")
+        await settled(page)
+        await page.keyboard.press("j")
+        await page.keyboard.press("x")
+        await expect(page.locator("[data-chosen]")).to_have_text("1 chosen")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/tasks/parked/keyed")
+        await page.keyboard.press("?")
+        await page.wait_for_url("**/help")
+
+
+async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", {"secret": "of the heart"}, key="private")
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/tasks/parked/private")
+        await expect(page.locator("pre")).to_contain_text("of the heart")
+        light = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        await page.get_by_label("Colours").select_option("dark")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        dark = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert dark != light
+        await page.get_by_label("Payloads").select_option("hide")
+        await expect(page.locator("main")).not_to_contain_text("of the heart")
+        times = page.locator("[data-live=facts] time").first
+        assert "CE" in str(await times.get_attribute("title"))
+        await page.get_by_label("Times").select_option("utc")
+        await expect(times).to_have_attribute("title", re.compile("UTC$"))
+        await page.goto(service.url + "/")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_a_viewer_is_offered_nothing_and_refused_everything(service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="viewed")
+    pages = ("/", "/tasks?search=viewed", "/tasks/parked/viewed", "/schedules", "/dead-letters", "/types/parked")
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {service.secrets[Role.VIEWER]}"}) as client:
+        for path in pages:
+            text = (await client.get(service.url + path)).text
+            assert set(re.findall(r'action="(/act[^"]*)"', text)) == {"/act/preferences"}, path
+        form = {"event": "cancel", "task": "parked/viewed", "back": "/"}
+        assert (await client.post(service.url + "/act/task", data=form)).status_code == 403
+        assert (await client.get(service.url + "/tokens")).status_code == 403
+    store = await service.app.store()
+    (task,) = await store.get([Identity("parked", "viewed")])
+    assert task is not None
+    assert task.status is TaskStatus.PENDING
+
+
+async def test_another_site_cannot_press_a_button(service: Stage) -> None:
+    async with httpx.AsyncClient() as client:
+        await client.get(service.login(Role.ADMIN), follow_redirects=True)
+        answer = await client.post(
+            service.url + "/act/type",
+            data={"verb": "disable", "type": "agent"},
+            headers={"Origin": "http://evil.example"},
+        )
+    assert answer.status_code == 403
+
+
+async def test_everything_works_without_a_script(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    for key in ("plain1", "plain2"):
+        await service.app.schedule("parked", key=key)
+    async with signed_in(chromium, service, Role.OPERATOR, scripts=False) as seen:
+        page = await seen.open()
+        page.set_default_timeout(PATIENCE)
+        await page.goto(service.url + "/tasks?search=plain")
+        await page.get_by_label("all that match").check()
+        await page.locator("#bulk").get_by_role("button", name="Pause").click()
+        await expect(page.locator(".say")).to_have_text("Pause 2 tasks?")
+        await page.get_by_role("button", name="Do it").click()
+        await expect(page.locator(".flash")).to_have_text("2 tasks paused.")
+        await page.goto(service.url + "/tasks/parked/plain1")
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.locator(".flash")).to_have_text("parked/plain1 resumed.")
+        await page.reload()
+        await expect(page.locator(".flash")).to_have_count(0)
+
+
+async def test_a_schedule_is_previewed_and_made(chromium: Browser, service: Stage) -> None:
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/schedules/new")
+        await page.get_by_label("Task type").select_option("agent")
+        await page.get_by_label("Id", exact=True).fill("tea time")
+        await page.get_by_label("Expression, duration or time").fill("0 17 * * 1-5")
+        await page.get_by_label("Zone").fill("Asia/Shanghai")
+        await expect(page.locator("[data-preview-out] .say")).to_have_text(
+            "at 17:00, Monday to Friday", timeout=PATIENCE
+        )
+        await expect(page.locator("[data-preview-out] li")).to_have_count(6)
+        await page.get_by_label("Payload (JSON)").fill('{"leaf": "green"}')
+        await page.get_by_role("button", name="Make the schedule").click()
+        await page.wait_for_url("**/schedules/agent/tea%20time")
+    info = await service.app.schedules.get("tea time", "agent")
+    assert info is not None
+    assert (info.value, info.timezone, info.payload) == ("0 17 * * 1-5", "Asia/Shanghai", {"leaf": "green"})
+
+
+async def test_a_bad_expression_is_explained_where_it_is_typed(chromium: Browser, service: Stage) -> None:
+    context = await chromium.new_context()  # a refused preview is an error on the console, as it should be
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(service.login(Role.OPERATOR))
+    await page.goto(service.url + "/schedules/new")
+    await page.get_by_label("Expression, duration or time").fill("61 * * * *")
+    await expect(page.locator("[data-preview-out] .note.bad")).to_be_visible(timeout=PATIENCE)
+    await context.close()
+
+
+async def test_a_token_is_shown_once_and_can_be_revoked(chromium: Browser, service: Stage) -> None:
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/tokens")
+        await page.get_by_label("What it is for").fill("deploys")
+        await page.get_by_role("button", name="Make it").click()
+        secret = await page.locator(".made code").first.text_content()
+        assert secret is not None
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as client:
+            assert (await client.get(service.url + "/tasks")).status_code == 200
+            await page.goto(service.url + "/tokens")
+            assert secret not in await page.content()
+            await page.get_by_label("Actions for deploys").click()
+            await page.get_by_role("button", name="Revoke").click()
+            await page.get_by_role("button", name="Do it").click()
+            await expect(page.locator(".flash")).to_have_text("The token deploys is revoked.")
+            assert (await client.get(service.url + "/tasks")).status_code == 401
+
+
+async def test_erasing_a_user_needs_the_id_typed(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="of-u9", user_id=None)
+    store = await service.app.store()
+    await store.schedule([NewTask(task_type="parked", key="u9-task", user_id="u9")])
+    async with signed_in(chromium, service) as seen:
+        page = await _open(seen, service.url + "/users?user=u9")
+        await expect(page.locator("[data-live=tasks]")).to_contain_text("u9-task")
+        await page.get_by_label("Type the id to confirm").fill("u9")
+        await page.get_by_role("button", name="Erase").click()
+        await expect(page.locator(".flash")).to_contain_text("are erased")
+    assert await store.get([Identity("parked", "u9-task")]) == [None]
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {service.secrets[Role.ADMIN]}"}) as client:
+        wrong = await client.post(service.url + "/act/user/erase", data={"user": "u1", "confirmation": "u2"})
+    assert wrong.status_code == 422
+
+
+async def test_every_button_shows_its_command_and_its_curl(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    await service.app.schedule("parked", key="shown")
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/tasks/parked/shown")
+        for label, command in (("Pause", "rota task pause parked shown"), ("Cancel", "rota task cancel parked shown")):
+            assert await page.get_by_role("button", name=label).get_attribute("title") == command
+        await page.locator("[data-live=state] .commands summary").click()
+        copy = page.locator("[data-live=state] .same").first.get_by_role("button", name="Copy as curl")
+        curl = str(await copy.get_attribute("data-copy"))
+        assert curl.startswith("curl -X POST")
+        assert curl.endswith(f"{service.url}/api/tasks/parked/shown/run-now")
+        assert service.secrets[Role.OPERATOR] not in await page.content()

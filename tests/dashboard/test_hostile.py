@@ -1,0 +1,203 @@
+"""Whatever is stored is shown as text: fifty hostile texts in every field, on every page, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+from tests.dashboard.conftest import settled, signed_in
+from tests.dashboard.hostile import PAYLOADS
+from tests.dashboard.stage import Stage, staged
+
+from rota import Rota, TaskType, TriggerMode
+from rota.access import Principal, Role, Tokens
+from rota.api.paths import quote_key
+from rota.core.task import Event, Identity, NewTask, Renewal, Settlement
+from rota.database.tables import alerts as alert_tables
+from rota.operator import Operator
+from rota.stores.base import Beat, ClaimRequest, Store
+from rota.triggers import Interval, encode_trigger
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SKELETON = """(html) => {
+  const parsed = new DOMParser().parseFromString(html, "text/html");
+  const foreign = "iframe, object, embed, base, style, img, math, marquee, video, audio, [style], [srcdoc]";
+  const wrong = [...parsed.querySelectorAll(foreign)].map((element) => element.outerHTML);
+  for (const element of parsed.querySelectorAll("*")) {
+    if (element.tagName === "SCRIPT" && !element.src.startsWith(location.origin + "/static/")) wrong.push("script");
+    for (const { name, value } of element.attributes) {
+      if (name.startsWith("on")) wrong.push(name);
+      const leads = ["href", "src", "action", "formaction"].includes(name);
+      if (leads && /^\\s*(javascript|data):/i.test(value)) wrong.push(value);
+    }
+  }
+  return wrong;
+}"""
+"""What in a page is no part of ours."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    folder: Path = tmp_path_factory.mktemp("hostile")
+    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF")
+    async with staged(app, works=False) as stage:
+        await _fill(app)
+        yield stage
+
+
+def _chunks(limit: int) -> Iterator[str]:
+    """All texts, as many in one as fit."""
+    chunk = ""
+    for text in PAYLOADS:
+        if len(chunk) + len(text) > limit:
+            yield chunk
+            chunk = ""
+        chunk += text + " "
+    yield chunk
+
+
+async def _fill(app: Rota) -> None:
+    store = await app.store()
+    chunks = list(_chunks(1_800))
+    described = [f"described_{place}" for place, _ in enumerate(_chunks(900))]
+    await store.put_types(
+        [
+            TaskType(name=name, description=said, trigger_mode=TriggerMode.ONCE, max_retries=0)
+            for name, said in zip(
+                [*described, "failing", "waiting", "going", "repeating"], [*_chunks(900), "", "", "", ""], strict=True
+            )
+        ]
+    )
+    for place, text in enumerate(PAYLOADS):
+        said = chunks[place % len(chunks)]
+        payload = json.dumps({text: [text, {"all": list(PAYLOADS)}]})
+        given = NewTask(task_type="failing", key=text, user_id=text, payload=payload)
+        await store.schedule([given])
+        await _settle(store, Event.FAIL, text, said)
+        trigger = encode_trigger(Interval(3_600_000, anchor_at=0))
+        await store.schedule([NewTask(task_type="repeating", key=text, owner=text, payload=payload, trigger=trigger)])
+        await store.schedule([NewTask(task_type="waiting", key=text, user_id=text, serial=text, payload=payload)])
+        await store.schedule([NewTask(task_type="going", key=text, user_id=text, payload=payload)])
+        await store.tick(Beat(instance=text, host=text, pid=place, types=("going",), started_at=1))
+        await Tokens(await app.database()).add(text[:100], Role.VIEWER, created_by=text)
+        await _alert(app, place, text)
+    claimed = await store.claim(
+        ClaimRequest(wants=[("going", 100)], instance=PAYLOADS[0], claim_id="c", lease_ms=3_600_000)
+    )
+    progress = [json.dumps({"all": chunks[place % len(chunks)]}) for place in range(len(claimed.tasks))]
+    store.renew(
+        [
+            Renewal(task.task_type, task.key, task.token, said)
+            for task, said in zip(claimed.tasks, progress, strict=True)
+        ],
+        3_600_000,
+    )
+    operator = Operator(app, Principal(PAYLOADS[0], PAYLOADS[1], Role.OPERATOR, "api"))
+    for text in PAYLOADS:
+        await operator.ask(Event.PAUSE, Identity("waiting", text))
+        await operator.ask(Event.RESUME, Identity("waiting", text))
+
+
+async def _settle(store: Store, event: Event, key: str, said: str) -> None:
+    claimed = await store.claim(ClaimRequest(wants=[("failing", 1)], instance=key, claim_id=key, lease_ms=60_000))
+    (task,) = claimed.tasks
+    settlement = Settlement(
+        task_type="failing", key=key, token=task.token, event=event, reason=key, error=said, result=said
+    )
+    await store.settle([settlement])
+
+
+async def _alert(app: Rota, place: int, text: str) -> None:
+    database = await app.database()
+    entry = {"at": 1, "rule": f"{place} {text}", "subject": text, "state": "firing", "value": text, "summary": text}
+    state = {"rule": entry["rule"], "subject": text, "state": "firing", "since_at": 1, "seen_at": 1, "value": text}
+    await database.write(lambda connection: connection.execute(alert_tables.history.insert().values(**entry)))
+    await database.write(lambda connection: connection.execute(alert_tables.states.insert().values(**state)))
+
+
+PAGES = {
+    "/": "description",
+    "/tasks?type=failing": "key, user and error",
+    "/tasks?type=going": "key",
+    "/runs": "key, reason and error",
+    "/dead-letters": "key, user, reason and error",
+    "/schedules": "key and owner",
+    "/types/described_0": "description",
+    "/instances": "host and instance",
+    "/alerts": "rule, subject and summary",
+    "/audit": "actor and target",
+    "/tokens": "name and maker",
+    f"/users?user={quote_key(PAYLOADS[0])}": "key",
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_shows_hostile_texts_as_text(chromium: Browser, hostile: Stage, path: str) -> None:
+    async with signed_in(chromium, hostile) as seen:
+        page = await seen.open()
+        await page.goto(hostile.url + path)
+        await settled(page)
+        shown = await page.locator("main").inner_text()
+        assert shown.count("window.pwned=1") > 0, "the page does not show what was to be tried"
+        await _unharmed(page)
+        assert await page.evaluate(SKELETON, await page.content()) == []
+        await page.close()
+
+
+async def test_the_pages_about_one_thing_show_hostile_texts_as_text(chromium: Browser, hostile: Stage) -> None:
+    runs = [run.run_id for run in (await hostile.app.runs("failing", limit=50)).items]
+    paths = [f"/tasks/failing/{quote_key(text)}" for text in PAYLOADS]
+    # The key is in the same places of the other pages: there, every fourth text will do.
+    paths += [f"/tasks/going/{quote_key(text)}" for text in PAYLOADS[::4]]
+    paths += [f"/schedules/repeating/{quote_key(text)}" for text in PAYLOADS[1::4]]
+    paths += [f"/runs/{quote_key(run)}" for run in runs[::4]]
+    async with (
+        signed_in(chromium, hostile) as seen,
+        httpx.AsyncClient(headers={"Authorization": f"Bearer {hostile.secrets[Role.ADMIN]}"}) as client,
+    ):
+        page = await seen.open()
+        await page.goto(hostile.url + "/help")
+        for path in paths:
+            answer = await client.get(hostile.url + path, headers={"Accept": "text/html"})
+            assert answer.status_code == 200, path
+            assert await page.evaluate(SKELETON, answer.text) == [], path
+        for path in (paths[0], paths[36], paths[52], paths[65], paths[78]):  # and a few for real
+            await page.goto(hostile.url + path)
+            await settled(page)
+            await _unharmed(page)
+        await page.close()
+
+
+async def test_what_an_address_says_is_shown_as_text(chromium: Browser, hostile: Stage) -> None:
+    text = PAYLOADS[38]
+    addresses = (
+        f"/tasks?search={quote_key(text)}&user={quote_key(text)}&owner={quote_key(text)}",
+        f"/runs?key={quote_key(text)}",
+        f"/audit?actor={quote_key(text)}",
+        f"/users?user={quote_key(text)}",
+        f"/schedules/new?id={quote_key(text)}&value={quote_key(text)}&tz={quote_key(text)}",
+    )
+    context = await chromium.new_context()
+    page = await context.new_page()
+    await page.goto(hostile.login())
+    for address in addresses:
+        await page.goto(hostile.url + address)
+        assert await page.evaluate("() => window.pwned") is None
+        assert await page.evaluate(SKELETON, await page.content()) == []
+    for address in (f"/tasks?status={quote_key(text)}", f"/tasks/failing/{quote_key(text)}x", f"/{quote_key(text)}"):
+        answer = await page.goto(hostile.url + address)
+        assert answer is not None
+        assert answer.status in (404, 422)
+        assert await page.evaluate(SKELETON, await page.content()) == []
+    await context.close()
+
+
+async def _unharmed(page: Page) -> None:
+    assert await page.evaluate("() => window.pwned") is None
+    assert await page.evaluate("() => [...document.scripts].map((each) => each.src.split('/').pop())") == ["rota.js"]

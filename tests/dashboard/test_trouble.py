@@ -1,0 +1,188 @@
+"""When something is away, behind a proxy, or asked for in a way that it cannot be: pages say so and come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+from tests.dashboard.conftest import settled, signed_in
+from tests.dashboard.stage import Stage, staged
+
+from rota import Rota
+from rota.access import Role
+from rota.errors import StoreUnavailable
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+PATIENCE = 15_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def prefixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    """A service that lives below /rota."""
+    folder: Path = tmp_path_factory.mktemp("prefixed")
+    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF")
+
+    @app.task
+    async def agent(payload: object) -> object:
+        return payload
+
+    async with staged(app, base_path="/rota", works=False) as stage:
+        await app.schedule("agent", key="a/b")
+        yield stage
+
+
+async def test_every_link_stays_below_the_base_path(prefixed: Stage) -> None:
+    async with httpx.AsyncClient(follow_redirects=True) as client:
+        await client.get(prefixed.login())
+        for path in (
+            "/",
+            "/tasks",
+            "/tasks/agent/a%2Fb",
+            "/schedules",
+            "/schedules/new",
+            "/tokens",
+            "/help",
+            "/users?user=u",
+        ):
+            answer = await client.get(prefixed.url + path)
+            assert answer.status_code == 200, path
+            places = re.findall(
+                r'(?:href|src|action|data-bulk|data-preview|data-live-from)="([^"#][^"]*)"', answer.text
+            )
+            assert [place for place in places if not place.startswith("/rota")] == [], path
+
+
+async def test_acting_below_the_base_path_leads_back(chromium: Browser, prefixed: Stage) -> None:
+    async with signed_in(chromium, prefixed, Role.OPERATOR) as seen:
+        page = await seen.open()
+        await page.goto(prefixed.url + "/tasks/agent/a%2Fb")
+        await settled(page)
+        await page.get_by_role("button", name="Pause").click()
+        await expect(page.locator(".flash")).to_have_text("agent/a/b paused.")
+        assert page.url == prefixed.url + "/tasks/agent/a%2Fb"
+
+
+async def test_a_store_that_is_away_is_said_and_comes_back(
+    chromium: Browser, prefixed: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await prefixed.app.store()
+
+    async def away(*_: object, **__: object) -> object:
+        raise StoreUnavailable("The store did not answer within 5 s.")
+
+    context = await chromium.new_context()  # its console says 503, as it should
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(prefixed.login())
+    await page.goto(prefixed.url + "/tasks")
+    await settled(page)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "find", away)
+        patched.setattr(store, "counts", away)
+        await expect(page.locator("#trouble")).to_contain_text("The store is away", timeout=PATIENCE)
+        answer = await page.request.get(prefixed.url + "/tasks", headers={"Accept": "text/html"})
+        assert answer.status == 503
+        assert "The store is away" in await answer.text()
+    await expect(page.locator("#trouble")).to_be_hidden(timeout=PATIENCE)
+    await context.close()
+
+
+async def test_files_are_kept_for_ever_and_known_again(prefixed: Stage) -> None:
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(prefixed.url + "/login")).text
+        (sheet,) = re.findall(r'href="([^"]*rota\.css)"', text)
+        url = prefixed.url.removesuffix("/rota") + sheet
+        first = await client.get(url)
+        assert first.headers["cache-control"] == "public, max-age=31536000, immutable"
+        again = await client.get(url, headers={"If-None-Match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        old = await client.get(re.sub(r"/static/\w+/", "/static/0123456789abcdef/", url))
+        assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+        assert (await client.get(url.replace("rota.css", "site.py"))).status_code == 404
+
+
+async def test_only_the_regions_asked_for_are_rendered(prefixed: Stage) -> None:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {prefixed.secrets[Role.VIEWER]}"}) as client:
+        answer = await client.get(prefixed.url + "/tasks", headers={"X-Rota-Fragment": "rows,states,nothing"})
+        regions = answer.json()["regions"]
+        assert sorted(regions) == ["rows", "states"]
+        assert "<html" not in regions["rows"]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/tasks?status=sleeping", 422),
+        ("/tasks?cursor=nonsense", 422),
+        ("/?minutes=7", 422),
+        ("/tasks/agent/nobody", 404),
+        ("/schedules/agent/nobody", 404),
+        ("/runs/nobody", 422),
+        ("/runs/999999999", 404),
+        ("/types/nobody", 404),
+        ("/nowhere", 404),
+    ],
+)
+async def test_what_cannot_be_shown_is_a_page_with_a_sentence(prefixed: Stage, path: str, status: int) -> None:
+    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}", "Accept": "text/html"}
+    async with httpx.AsyncClient(headers=headers) as client:
+        answer = await client.get(prefixed.url + path)
+    assert answer.status_code == status
+    assert 'class="say"' in answer.text
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/act/task", {"event": "explode", "task": "agent/a"}),
+        ("/act/task", {"event": "pause", "task": "agent"}),
+        ("/act/bulk", {"event": "pause", "scope": "all", "expected": "many", "type": "agent"}),
+        ("/act/type", {"verb": "explode", "type": "agent"}),
+        ("/act/type/limits", {"type": "agent", "concurrency": "-1"}),
+        ("/act/type/limits", {"type": "agent", "rate": "fast"}),
+        ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "cron", "value": "61 * * * *"}),
+        ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "cron", "value": "* * * * *", "payload": "{"}),
+        ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "eval", "value": "1"}),
+        ("/act/token/add", {"name": "", "role": "admin"}),
+        ("/act/token/add", {"name": "x", "role": "emperor"}),
+        ("/act/user/erase", {"user": "u1", "confirmation": "u2"}),
+    ],
+)
+async def test_a_form_that_makes_no_sense_is_refused_with_a_sentence(
+    prefixed: Stage, path: str, form: dict[str, str]
+) -> None:
+    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}", "Accept": "text/html"}
+    async with httpx.AsyncClient(headers=headers) as client:
+        answer = await client.post(prefixed.url + path, data=form)
+    assert answer.status_code == 422
+    assert 'class="say"' in answer.text
+
+
+async def test_limits_are_set_and_taken_back(prefixed: Stage) -> None:
+    async def overrides() -> object:
+        (record,) = [each for each in await prefixed.app.types() if each.task_type.name == "agent"]
+        limits = record.overrides
+        return limits.concurrency, limits.max_pending, limits.rate_limit and limits.rate_limit.rate
+
+    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.OPERATOR]}"}
+    async with httpx.AsyncClient(headers=headers) as client:
+        form = {"type": "agent", "concurrency": "3", "max_pending": "100", "rate": "0.5", "burst": "2"}
+        assert (await client.post(prefixed.url + "/act/type/limits", data=form)).status_code == 303
+        assert await overrides() == (3, 100, 0.5)
+        assert (await client.post(prefixed.url + "/act/type/limits", data={"type": "agent"})).status_code == 303
+        assert await overrides() == (None, None, None)
+
+
+async def test_a_users_data_is_handed_out_line_by_line(prefixed: Stage) -> None:
+    await prefixed.app.schedule("agent", {"n": 1}, user_id="u7")
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}"}) as client:
+        answer = await client.get(prefixed.url + "/users/u7/export")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert '"user_id":"u7"' in answer.text
