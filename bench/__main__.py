@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.against import compare
 from bench.lists import lists
 from bench.scale import scale
+from bench.service import service
 from bench.throughput import asyncio_rate, measure
 from rota.testing.servers import postgres_server
 
@@ -28,6 +29,7 @@ def main() -> None:
     compare()
     scale()
     lists()
+    service()
 
 
 def _row(name: str, url: str, tasks: int, yardstick: float) -> None:

@@ -26,7 +26,7 @@ from rota.testing.redis_servers import redis_server
 from rota.testing.servers import postgres_server
 from rota.triggers import Interval, encode_trigger
 
-__all__ = ["lists"]
+__all__ = ["BIG", "SMALL", "TASKS", "USER", "fill_store", "lists"]
 
 TASKS = int(os.environ.get("ROTA_LISTED", "1000000"))
 RUNS = TASKS // 10
@@ -55,10 +55,7 @@ async def _measure(name: str, url: str) -> None:
     await store.open()
     try:
         started = time.perf_counter()
-        now = await store.now()
-        await store.put_types([TaskType(name=BIG, interval_ms=0), TaskType(name=SMALL)])
-        await _fill(store, now)
-        await _run(store)
+        now = await fill_store(store)
         print(f"{name}: {TASKS:,} tasks, {RUNS:,} runs, filled in {time.perf_counter() - started:.0f} s", flush=True)
         worst = 0.0
         for what, ask in _questions(store, now).items():
@@ -68,6 +65,15 @@ async def _measure(name: str, url: str) -> None:
         print(f"{name}: the slowest takes {worst:.1f} ms", flush=True)
     finally:
         await store.close()
+
+
+async def fill_store(store: Store) -> Instant:
+    """Put everything in; the time that it was made at."""
+    now = await store.now()
+    await store.put_types([TaskType(name=BIG, interval_ms=0), TaskType(name=SMALL)])
+    await _fill(store, now)
+    await _run(store)
+    return now
 
 
 def _tasks(now: Instant) -> Iterator[Task]:

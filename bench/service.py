@@ -67,7 +67,9 @@ def starts() -> None:
     for _ in range(STARTS):
         with tempfile.TemporaryDirectory() as folder, _serving(f"sqlite:///{folder}/rota.db", Path(folder)) as served:
             taken.append(served.seconds)
-    print(f"rota up to the first page, {STARTS} times: {', '.join(f'{each:.2f}' for each in sorted(taken))} s", flush=True)
+    print(
+        f"rota up to the first page, {STARTS} times: {', '.join(f'{each:.2f}' for each in sorted(taken))} s", flush=True
+    )
 
 
 @contextmanager
@@ -75,7 +77,9 @@ def _serving(store: str, folder: Path, *options: str) -> Iterator[Served]:
     command = [sys.executable, "-m", "rota.cli", "--json", "--store", store, "up", "--port", "0", *options]
     environ = {**os.environ, "ROTA_DATABASE": store}
     begun = time.perf_counter()
-    with subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
         try:
             assert process.stdout is not None
             ready = _first_object(process.stdout)
@@ -226,13 +230,17 @@ def live() -> None:
             heard: list[Heard] = parts.get(timeout=120)
     lags = _spreads(heard)
     print(
-        f"{LISTENERS} listeners in {PROCESSES} processes for {LISTEN_SECONDS:.0f} s, dropped every {DROP_SECONDS:.0f} s:"
+        f"{LISTENERS} listeners for {LISTEN_SECONDS:.0f} s, dropped every {DROP_SECONDS:.0f} s:"
         f" {sum(h.connections for h in heard):,} connections, {sum(h.events for h in heard):,} updates,"
         f" {sum(h.holes for h in heard)} holes, {sum(h.snapshots for h in heard) - LISTENERS} snapshots after the first"
     )
     if lags:
-        print(f"from the first listener to the last: p50 {lags[len(lags) // 2]:.0f}, p99 {lags[int(len(lags) * 0.99)]:.0f} ms")
-    print(f"memory of the service every {DROP_SECONDS:.0f} s: {', '.join(f'{size:.0f}' for size in sizes)} MiB", flush=True)
+        p50, p99 = lags[len(lags) // 2], lags[int(len(lags) * 0.99)]
+        print(f"from the first listener to the last: p50 {p50:.0f}, p99 {p99:.0f} ms")
+    print(
+        f"memory of the service every {DROP_SECONDS:.0f} s: {', '.join(f'{size:.0f}' for size in sizes)} MiB",
+        flush=True,
+    )
 
 
 def _keep_busy(served: Served, parts: Any) -> list[float]:
