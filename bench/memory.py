@@ -37,6 +37,8 @@ from rota.stores.redis.store import RedisStore
 from rota.testing.redis_servers import redis_server
 
 SIZES = (10_000, 100_000)
+BUDGET_SECONDS, BUDGET_MIB = 60.0, 512.0
+"""What grouping the greatest of these may take: time of one core, and memory of the whole process."""
 BACKLOG = 5_000
 PUSHES = 300
 
@@ -84,10 +86,13 @@ def group(size: int) -> None:
     joins = assign(vectors)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     leaders = int((joins == range(size)).sum())
+    is_within = cpu <= BUDGET_SECONDS and peak_mib() <= BUDGET_MIB
+    verdict = "within" if is_within else "OVER"
     print(
         f"grouping {size:>7,} contexts: {seconds:6.1f} s ({cpu:.1f} s of CPU), {leaders:,} leaders, reach {REACH:,};"
         f" memory {peak_mib():.0f} MiB, {peak_mib() - before:.0f} of it for grouping;"
-        f" embedding {per_text * 1e6:.0f} us a text"
+        f" embedding {per_text * 1e6:.0f} us a text;"
+        f" {verdict} the budget of {BUDGET_SECONDS:.0f} s of CPU and {BUDGET_MIB:.0f} MiB"
     )
 
 

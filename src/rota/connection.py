@@ -20,17 +20,20 @@ __all__ = ["Connection"]
 class Connection:
     """Opens and closes the store of an app.
 
-    `prepare` is called once it is open, before anybody gets it; `release` before it is closed.
+    `prepare` is called once it is open, before anybody gets it; `finish` when the last one lets go of it and it can
+    still be used, `release` before it is closed.
     """
 
     def __init__(
         self,
         make: Callable[[], Store],
         prepare: Callable[[Store], Awaitable[None]],
+        finish: Callable[[], Awaitable[None]],
         release: Callable[[], Awaitable[None]],
     ) -> None:
         self._make = make
         self._prepare = prepare
+        self._finish = finish
         self._release = release
         self._store: Store | None = None
         self._holders = 0
@@ -68,11 +71,10 @@ class Connection:
             assert self._holders > 0, "nobody holds the connection"
             self._holders -= 1
             if self._holders == 0 and self._store is not None:
-                store, self._store = self._store, None
                 try:
-                    await self._release()
+                    await self._finish()
                 finally:
-                    await store.close()
+                    await self._close()
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Store, None]:
@@ -82,6 +84,14 @@ class Connection:
             yield store
         finally:
             await self.let_go()
+
+    async def _close(self) -> None:
+        store, self._store = self._store, None
+        try:
+            await self._release()
+        finally:
+            if store is not None:
+                await store.close()
 
     async def _open(self) -> Store:
         store = self._make()

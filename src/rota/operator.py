@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,7 +23,11 @@ from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.errors import CountChanged, InvalidInput, NotAllowed
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
-__all__ = ["MAX_COUNTED", "Counted", "Done", "Operator"]
+if TYPE_CHECKING:
+    from rota.memory.compression import Compressed
+    from rota.memory.person import Kept
+
+__all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Operator"]
 
 MAX_COUNTED: Final = 10_000
 """How far tasks that match are counted before a bulk action; beyond it people read "more than"."""
@@ -44,6 +48,13 @@ class Done(NamedTuple):
 
     changed: int
     refused: int
+
+
+class Erased(NamedTuple):
+    """What became of a user's data: how far the store is, and how many contexts of their memory are gone."""
+
+    erasure: Erasure
+    contexts: int
 
 
 class Operator:
@@ -172,19 +183,31 @@ class Operator:
 
     # --- people's data ---
 
-    async def erase_user(self, user_id: str) -> Erasure:
+    async def erase_user(self, user_id: str) -> Erased:
         """Remove all that is known of a user. What still runs is told to stop and removed when it has ended."""
+        # Here, because it brings numpy along, and few who act need that.
+        from rota.memory.person import erase_user as erase_memory
+
         self._need(Role.ADMIN, "erase a user")
         store = await self._store()
         async with self._recording("user.erase", user_id) as note:
             erasure = await store.erase_user(user_id)
             while erasure.done_at is None and not erasure.running:
                 erasure = await store.erase_user(user_id)
-            note.after = {"tasks": erasure.tasks, "runs": erasure.runs, "running": erasure.running}
-        return erasure
+            # After the store: whatever upkeep still runs was told to stop, and writes nothing for who is gone.
+            contexts = await erase_memory(await self._app.database(), user_id)
+            note.after = {
+                "tasks": erasure.tasks,
+                "runs": erasure.runs,
+                "running": erasure.running,
+                "contexts": contexts,
+            }
+        return Erased(erasure, contexts)
 
-    async def export_user(self, user_id: str) -> AsyncIterator[Snapshot | RunRecord]:
-        """All that is known of a user, page by page."""
+    async def export_user(self, user_id: str) -> AsyncGenerator[Snapshot | RunRecord | Kept]:
+        """All that is known of a user, page by page: tasks and runs, then their memory."""
+        from rota.memory.person import export_user as export_memory
+
         self._need(Role.ADMIN, "export a user")
         store = await self._store()
         async with self._recording("user.export", user_id):
@@ -195,7 +218,21 @@ class Operator:
                     yield item
                 cursor = page.cursor
                 if cursor is None:
-                    return
+                    break
+            async for kept in export_memory(await self._app.database(), user_id):
+                yield kept
+
+    async def compress_memory(
+        self, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> Compressed:
+        """Compress what has settled of a user's memory, here and now."""
+        from rota.memory import memory_of
+
+        self._need(Role.OPERATOR, "compress a memory")
+        async with self._recording("memory.compress", user_id) as note:
+            done = await memory_of(self._app).periodic_memory_compression_for_user(user_id, device_id, agent_id)
+            note.after = done.to_dict()
+        return done
 
     # --- tokens ---
 

@@ -13,9 +13,10 @@ import asyncio
 import random
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rota.answers import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
@@ -69,6 +70,9 @@ TaskHandler = Callable[[str, str | None, str | None], Awaitable[bool] | bool]
 """(user_id, device_id, agent_id) -> success; three None for periodic types. One that is not async runs in a thread."""
 
 log = get_logger("rota.scheduler")
+
+FINISH_SECONDS: Final = 10.0
+"""How long closing waits for what was begun in the background."""
 
 _MADE_A_TASK = frozenset({TouchOutcome.CREATED, TouchOutcome.DEFERRED, TouchOutcome.SPOOLED})
 
@@ -232,7 +236,7 @@ class TaskScheduler(ITaskScheduler):
         self._engine = engine
         self._registry = Registry(self._config)
         self._keys = UserKeyBuilder(self._config.user_key)
-        self._connection = Connection(self._make_store, self._prepare, self._release)
+        self._connection = Connection(self._make_store, self._prepare, self._finish, self._release)
         self._database: Database | None = None
         self._kept_database: Database | None = None
         self._spool = self._make_spool()
@@ -243,6 +247,8 @@ class TaskScheduler(ITaskScheduler):
         """Who else wants to know of every run. They are told by workers that start after they came."""
         self.producer: Producer | None = None
         """Who wants to stand around every call that makes work."""
+        self.before_closing: list[Callable[[], Awaitable[None]]] = []
+        """Who has begun something in the background: each is awaited before the store is closed, within limits."""
         self._worker: Worker | None = None
         self._serving: asyncio.Task[None] | None = None
         self._hands = f"by-hand-{uuid.uuid4().hex}"
@@ -253,6 +259,11 @@ class TaskScheduler(ITaskScheduler):
     def config(self) -> Config:
         """The settings that this process runs with."""
         return self._config
+
+    @property
+    def declared(self) -> Mapping[str, TaskType]:
+        """The types of this process, from its code and its configuration."""
+        return MappingProxyType(self._registry.types)
 
     @property
     def user_key_builder(self) -> UserKeyBuilder:
@@ -342,6 +353,15 @@ class TaskScheduler(ITaskScheduler):
         return touched
 
     async def _offer(self, activity: Activity) -> Touched:
+        try:
+            return await self._send(activity)
+        except UnknownTaskType:
+            if activity.task_type not in self._registry.types:
+                raise
+            await self._declare_again([activity.task_type])
+            return await self._send(activity)
+
+    async def _send(self, activity: Activity) -> Touched:
         if self._spool is not None:
             return await self._spool.touch(activity)
         store = await self._ready()
@@ -419,6 +439,7 @@ class TaskScheduler(ITaskScheduler):
             await asyncio.wait([serving])
         if self._kept_open or self._connection.loop is None:
             # First of all: offering touches may be what connects.
+            await self._finish()
             await self._release()
         if self._kept_open:
             self._kept_open = False
@@ -514,11 +535,19 @@ class TaskScheduler(ITaskScheduler):
             path = default_spool(url)
         if path is None:
             return None
-        return spool_at(path, url, self._ready_store, self._ready, clock=self._clock)
+        return spool_at(path, url, self._ready_store, self._ready, clock=self._clock, declare_again=self._declare_again)
 
     def _ready_store(self) -> Store | None:
         """What `_ready` would give without waiting; None if it would have to wait."""
         return None if self._registry.undeclared else self._connection.store()
+
+    async def _finish(self) -> None:
+        for finish in self.before_closing:
+            try:
+                async with asyncio.timeout(FINISH_SECONDS):
+                    await finish()
+            except TimeoutError:
+                log.warning("left unfinished", what=getattr(finish, "__qualname__", str(finish)), after=FINISH_SECONDS)
 
     async def _release(self) -> None:
         if self._spool is not None:
@@ -565,6 +594,22 @@ class TaskScheduler(ITaskScheduler):
         except BaseException:
             self._registry.undeclared |= names
             raise
+
+    async def _declare_again(self, names: Collection[str]) -> bool:
+        """Tell the store once more of this process's types: one that was emptied does not know them any longer.
+
+        False if none of the names is of this process, or if the store knows them all.
+        """
+        types = self._registry.types
+        if not any(name in types for name in names):
+            return False
+        store = await self._ready()
+        known = {record.task_type.name for record in await store.list_types()}
+        forgotten = [task_type for name, task_type in sorted(types.items()) if name not in known]
+        if forgotten:
+            await declare(store, forgotten)
+            log.warning("types declared again", types=[task_type.name for task_type in forgotten])
+        return bool(forgotten)
 
     async def _find_type(self, task_type: str) -> TaskType | None:
         """A type of this process, else one that another process has registered with the store."""

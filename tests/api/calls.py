@@ -8,6 +8,10 @@ from typing import Any, Final
 
 from tests.api.stage import Stage
 
+from rota.agents import AGENT, Caller, agents_of
+from rota.agents.ledger import Ledger
+from rota.core.task_type import TaskType
+
 __all__ = ["CALLS", "Call", "failed_task", "perform"]
 
 
@@ -49,6 +53,41 @@ async def a_paused_schedule(stage: Stage) -> Mapping[str, str]:
     return {}
 
 
+async def a_group(stage: Stage) -> Mapping[str, str]:
+    store = await stage.app.store()
+    await store.put_types([TaskType(name=AGENT)])
+    await (await agents_of(stage.app).groups()).add("family")
+    return {}
+
+
+async def an_agent(stage: Stage) -> Mapping[str, str]:
+    await a_group(stage)
+    made = await agents_of(stage.app).schedule_task(
+        Caller.person("ann"), group="family", prompt="x", schedule_type="interval", schedule_value="1h"
+    )
+    return {"agent": made.id}
+
+
+async def a_paused_agent(stage: Stage) -> Mapping[str, str]:
+    values = await an_agent(stage)
+    await agents_of(stage.app).pause_task(Caller.person("ann"), values["agent"])
+    return values
+
+
+async def a_running_agent(stage: Stage) -> Mapping[str, str]:
+    values = await an_agent(stage)
+    await Ledger(await stage.app.database()).begin(values["agent"], "family", 1)
+    return values
+
+
+async def a_wish(stage: Stage) -> Mapping[str, str]:
+    await a_group(stage)
+    made = await agents_of(stage.app).schedule_task(
+        Caller.agent("family"), prompt="x", schedule_type="interval", schedule_value="1h"
+    )
+    return {"agent": made.id}
+
+
 async def failed_task(stage: Stage) -> Mapping[str, str]:
     await stage.app.schedule("broken", key="dead")
     await stage.app.run_until_idle()
@@ -85,6 +124,13 @@ async def an_unfinished_erasure(stage: Stage) -> Mapping[str, str]:
     await store.claim(ClaimRequest(wants=[("upkeep", 1)], instance="i", claim_id="c", lease_ms=60_000))
     await store.erase_user("u1")
     return {}
+
+
+async def a_memory(stage: Stage) -> Mapping[str, str]:
+    from rota.memory import ChatMessagePush, memory_of
+
+    pushed = await memory_of(stage.app).push_message(ChatMessagePush(user_id="u1", content="I live in Oslo."))
+    return {"context_id": str(pushed.context_id)}
 
 
 CALLS: Final[Mapping[str, Call]] = {
@@ -133,6 +179,15 @@ CALLS: Final[Mapping[str, Call]] = {
         "POST", "/api/dead-letters/purge", {"type": "broken"}, action="tasks.purge", prepare=failed_task
     ),
     "touch": Call("POST", "/api/touch", {"type": "upkeep", "user_id": "u1"}),
+    "push_chat": Call("POST", "/api/push/chat", {"user_id": "u1", "messages": [{"content": "I live in Oslo."}]}),
+    "push_chat_message": Call("POST", "/api/push/chat/message", {"user_id": "u1", "content": "I live in Oslo."}),
+    "push_screenshot": Call("POST", "/api/push/screenshot", {"user_id": "u1", "text": "Oslo S", "app": "maps"}),
+    "push_document": Call("POST", "/api/push/document", {"user_id": "u1", "text": "Oslo is a city.", "title": "Oslo"}),
+    "get_memory_stats": Call("GET", "/api/memory/stats"),
+    "get_user_memory_stats": Call("GET", "/api/memory/u1/stats", prepare=a_memory),
+    "list_contexts": Call("GET", "/api/memory/u1/contexts?state=fresh", prepare=a_memory),
+    "get_context": Call("GET", "/api/memory/u1/contexts/{context_id}", prepare=a_memory),
+    "search_memory": Call("GET", "/api/memory/u1/search?text=oslo", prepare=a_memory),
     "list_queues": Call("GET", "/api/queues"),
     "list_instances": Call("GET", "/api/instances"),
     "get_overview": Call("GET", "/api/overview?minutes=5"),
@@ -147,6 +202,39 @@ CALLS: Final[Mapping[str, Call]] = {
     "revoke_token": Call("DELETE", "/api/tokens/{id}", action="token.revoke", prepare=a_token),
     "list_audit": Call("GET", "/api/audit"),
     "list_alerts": Call("GET", "/api/alerts"),
+    "list_agents": Call("GET", "/api/agents/schedules", prepare=an_agent),
+    "get_agent": Call("GET", "/api/agents/schedules/{agent}", prepare=an_agent),
+    "list_agent_runs": Call("GET", "/api/agents/schedules/{agent}/runs", prepare=an_agent),
+    "list_running_agents": Call("GET", "/api/agents/running"),
+    "list_waiting_agents": Call("GET", "/api/agents/waiting", prepare=a_wish),
+    "list_agent_groups": Call("GET", "/api/agents/groups", prepare=an_agent),
+    "schedule_agent": Call(
+        "POST",
+        "/api/agents/schedules",
+        {"group": "family", "prompt": "What changed?", "schedule_type": "cron", "schedule_value": "0 9 * * *"},
+        201,
+        "agent.schedule_task",
+        a_group,
+    ),
+    "change_agent": Call(
+        "PATCH", "/api/agents/schedules/{agent}", {"prompt": "What else?"}, 200, "agent.update_task", an_agent
+    ),
+    "pause_agent": Call("POST", "/api/agents/schedules/{agent}/pause", None, 200, "agent.pause_task", an_agent),
+    "resume_agent": Call(
+        "POST", "/api/agents/schedules/{agent}/resume", None, 200, "agent.resume_task", a_paused_agent
+    ),
+    "cancel_agent": Call("POST", "/api/agents/schedules/{agent}/cancel", None, 200, "agent.cancel_task", an_agent),
+    "run_now_agent": Call("POST", "/api/agents/schedules/{agent}/run-now", None, 200, "agent.run_task", an_agent),
+    "approve_agent": Call("POST", "/api/agents/schedules/{agent}/approve", {}, 200, "agent.approve", a_wish),
+    "reject_agent": Call("POST", "/api/agents/schedules/{agent}/reject", None, 200, "agent.reject", a_wish),
+    "stop_agent": Call("POST", "/api/agents/schedules/{agent}/stop", None, 204, "agent.stop", a_running_agent),
+    "kill_agents": Call("PUT", "/api/agents/switches/all", {"reason": "enough"}, 200, "agent.kill"),
+    "revive_agents": Call("DELETE", "/api/agents/switches/family", None, 204, "agent.revive", a_group),
+    "add_agent_group": Call("PUT", "/api/agents/groups/work", {"timezone": "Asia/Tokyo"}, 201, "agent.group.add"),
+    "remove_agent_group": Call("DELETE", "/api/agents/groups/family", None, 204, "agent.group.remove", a_group),
+    "add_agent_token": Call(
+        "POST", "/api/agents/groups/family/tokens", {"name": "chat"}, 201, "agent.token.add", a_group
+    ),
 }
 
 

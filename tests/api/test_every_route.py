@@ -17,6 +17,10 @@ from rota.api.application import OPEN
 NOT_AUDITED = {
     "touch": "the hot path of applications, which must work while the database is away",
     "preview_schedule": "changes nothing",
+    "push_chat": "the hot path too",
+    "push_chat_message": "the hot path too",
+    "push_screenshot": "the hot path too",
+    "push_document": "the hot path too",
 }
 
 

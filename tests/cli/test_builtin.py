@@ -20,8 +20,8 @@ def run(payload: object, **tasks: dict[str, object]) -> dict[str, object]:
         app = build(load_config({"scheduler": {"tasks": settings}}, environ={}, flags={"store": "memory://"}))
         async with app:
             await app.schedule("echo", payload, key="k")
-            assert await app.run_until_idle() == 1
-            (info,) = (await app.runs()).items
+            await app.run_until_idle()
+            (info,) = (await app.runs("echo")).items
             return info.to_dict()
 
     return asyncio.run(once())
@@ -60,5 +60,6 @@ def test_the_configuration_has_the_last_word() -> None:
 
     known = asyncio.run(types())
 
-    assert set(known) == {"echo", "mine"}
+    assert set(known) >= {"echo", "mine", "memory_compression", "data_cleanup"}
+    assert not known["hierarchy_summary"].enabled
     assert (known["echo"].max_retries, known["echo"].timeout_ms) == (7, 5_000)

@@ -1,46 +1,99 @@
-"""The example runs end to end: a user talks over HTTP, and later their memory is one note shorter."""
+"""The example as a process, end to end: a user talks over HTTP, and later their memory is one note shorter."""
 
 from __future__ import annotations
 
-import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
-import pytest
 
-from rota import Rota
-from rota.testing import FakeClock
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+SAID = ("I love hiking in the mountains.", "I really love hiking in the mountains!", "I live in Oslo.")
 
 
-async def test_a_user_is_remembered_in_fewer_words(
-    sqlite_url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
-    monkeypatch.delitem(sys.modules, "assistant", raising=False)
-    from assistant.main import create_app  # pyright: ignore[reportMissingImports, reportUnknownVariableType] -- by path
+@contextmanager
+def assistant(folder: Path, **environ: str) -> Generator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """The example, served by uvicorn as its first lines say, in a folder of its own."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "examples"), "assistant.main:app"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), "--log-level", "warning"],
+        cwd=folder,
+        env={**os.environ, "ASSISTANT_STORE": "sqlite:///assistant.db?synchronous=OFF", **environ},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            until(lambda: answers(client) or process.poll() is not None, "it answers")
+            yield process, client
+    finally:
+        process.kill()
+        process.communicate()
 
-    rota = Rota(sqlite_url, clock=clock)
-    api = create_app(rota)  # pyright: ignore[reportUnknownVariableType] -- the same
-    transport = httpx.ASGITransport(app=api)  # pyright: ignore[reportUnknownArgumentType] -- the same
-    lifespan = api.router.lifespan_context(api)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] -- the same
-    async with lifespan, httpx.AsyncClient(transport=transport, base_url="http://assistant.test") as client:
-        for text in ("I love hiking in the mountains.", "I really love hiking in the mountains!", "I live in Oslo."):
-            answer = await client.post("/api/push/chat/message", json={"user_id": "ada", "content": text})
-            assert answer.status_code == 200
-            assert answer.json()["status"] == "success"
-        refused = await client.post("/api/push/chat/message", json={"user_id": "__base__", "content": "x"})
+
+def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/memory/nobody").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_user_is_remembered_in_fewer_words(tmp_path: Path) -> None:
+    with assistant(tmp_path, ASSISTANT_INTERVAL="1s", ROTA_MEMORY__SETTLING="500ms") as (process, client):
+        for text in SAID:
+            answer = client.post("/api/push/chat/message", json={"user_id": "ada", "content": text})
+            assert (answer.status_code, answer.json()["status"]) == (200, "success")
+        refused = client.post("/api/push/chat/message", json={"user_id": "__base__", "content": "x"})
         assert (refused.status_code, "reserved" in refused.text) == (422, True)
 
-        clock.advance("30m")
-        async with asyncio.timeout(60):
-            known = (await client.get("/memory/ada")).json()
-            while known["figures"]["fresh"]:
-                await asyncio.sleep(0.05)
-                known = (await client.get("/memory/ada")).json()
-        assert sorted(note["stands_for"] for note in known["notes"]) == [1, 2]
-        assert known["figures"]["results"] == 1
-        hits = (await client.get("/memory/ada/search", params={"text": "where do I live"})).json()
-        assert hits[0]["text"] == "I live in Oslo."
+        def known() -> Any:
+            return client.get("/memory/ada").json()
+
+        until(lambda: known()["figures"]["fresh"] == 0, "everything is compressed")
+        assert sorted(note["stands_for"] for note in known()["notes"]) == [1, 2]
+        assert client.get("/chat/ada", params={"text": "where do I live"}).json()["answer"] == (
+            "You told me: I live in Oslo."
+        )
+        until(lambda: known()["profile"] is not None, "the type of its own has run")
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in process.communicate(timeout=60)[1]
+
+
+def test_what_was_said_last_is_not_lost_when_it_stops(tmp_path: Path) -> None:
+    with assistant(tmp_path) as (process, client):
+        for number in range(20):
+            client.post("/api/push/chat/message", json={"user_id": f"u{number}", "content": SAID[0]})
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    listed = subprocess.run(
+        [sys.executable, "-m", "rota.cli", "queue", "ls", "--json", "--store", "sqlite:///assistant.db"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pending = {one["task_type"]: one["pending"] for one in json.loads(listed.stdout)["items"]}
+    assert pending["memory_compression"] == 20

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from tests.memory.stage import capture
 
@@ -59,7 +62,7 @@ async def test_a_configuration_wins(sqlite_url: str, clock: FakeClock) -> None:
     settings = memory.settings
     assert (settings.threshold, settings.batch_size, settings.retention_days) == (0.99, 7, 3)
     assert settings.anonymous == "reject"
-    assert touched_types(app.config) == ["memory_compression", "embedding_refresh", "profile_update"]
+    assert touched_types(app) == ["memory_compression", "embedding_refresh", "profile_update"]
     async with app:
         await memory.push(say("u1", *SAME))
         await memory.drain()
@@ -187,4 +190,31 @@ async def test_search_and_lineage(sqlite_url: str, clock: FakeClock) -> None:
 def test_a_model_needs_an_address(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(InvalidConfig, match="OPENAI_BASE_URL"):
-        install_memory(Rota({"store": sqlite_url, "memory": {"llm_merge": True, "model": "small"}}))
+        install_memory(Rota({"store": sqlite_url, "memory": {"merge": "llm", "llm_model": "small"}}))
+
+
+def test_a_model_is_configured_and_its_key_is_not_shown(sqlite_url: str) -> None:
+    settings = {"merge": "llm", "llm_url": "http://models.test/v1", "llm_model": "small", "llm_key": "hush-hush"}
+    app = Rota({"store": sqlite_url, "memory": {**settings, "settling": "2m"}})
+    memory = install_memory(app)
+    assert memory_of(app) is memory
+    assert memory.settings.settling_ms == 120_000
+    shown = {row.path: row.value for row in app.config.rows()}
+    assert (shown["memory.merge"], shown["memory.llm_key"]) == ("llm", "***")
+    assert "hush-hush" not in repr(app.config) + str(app.config.rows())
+
+
+def test_a_misspelt_key_is_not_shown_either(sqlite_url: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        Rota({"store": sqlite_url, "memory": {"llm_keys": "hush-hush"}})
+    assert "hush-hush" not in str(refused.value)
+
+
+async def test_a_memory_does_not_hold_its_app(sqlite_url: str, clock: FakeClock) -> None:
+    """Whoever makes many apps, as tests do, gets rid of them."""
+    app = Rota(sqlite_url, clock=clock)
+    install_memory(app)
+    gone = weakref.ref(app)
+    del app
+    gc.collect()
+    assert gone() is None

@@ -24,6 +24,7 @@ __all__ = [
     "CountsModel",
     "DeadLettersRequest",
     "DepthModel",
+    "ErasedModel",
     "ErasureModel",
     "FailureModel",
     "FailureShareModel",
@@ -519,6 +520,12 @@ class ErasureModel(_Answer):
     runs: int
     running: int
     done_at: Moment | None
+
+
+class ErasedModel(ErasureModel):
+    """The same, and how many contexts of the user's memory are gone: that goes at once."""
+
+    contexts: int
 
 
 class TokenModel(_Answer):

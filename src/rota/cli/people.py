@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import IO, Annotated, Final
+from contextlib import aclosing
+from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -17,6 +18,9 @@ from rota.clock import isoformat
 from rota.core.task import RunRecord
 from rota.errors import InvalidInput
 from rota.stores.base import DEFAULT_PAGE, Erasure, RunQuery, Snapshot, TaskQuery
+
+if TYPE_CHECKING:
+    from rota.memory.person import Kept
 
 __all__ = ["erase", "export", "show"]
 
@@ -64,8 +68,9 @@ async def export(
     """Print all that is known of a user, one JSON object a line."""
     stream: IO[str] = sys.stdout if output is None else output
     count = 0
-    async with cli.desk() as desk:
-        async for item in desk.operator.export_user(user_id):
+    # The items are closed while their app is open: whoever reads only the first lines breaks them off.
+    async with cli.desk() as desk, aclosing(desk.operator.export_user(user_id)) as items:
+        async for item in items:
             stream.write(msgspec.json.encode(_known(item)).decode() + "\n")
             count += 1
     cli.output.note(f"{count} records of {user_id!r}." if count else f"Nothing is known of {user_id!r}.")
@@ -79,13 +84,16 @@ async def erase(cli: Cli, user_id: UserArgument, yes: YesOption = False) -> None
         cli.output.one({"user_id": user_id, "erased": False}, "Nothing was changed.")
         return
     async with cli.desk() as desk:
-        erasure = await desk.operator.erase_user(user_id)
-    cli.output.one(_shape(erasure), _words(erasure))
+        erased = await desk.operator.erase_user(user_id)
+    shape = {**_shape(erased.erasure), "contexts": erased.contexts}
+    cli.output.one(shape, _words(erased.erasure, erased.contexts))
 
 
-def _known(item: Snapshot | RunRecord) -> dict[str, object]:
+def _known(item: Snapshot | RunRecord | Kept) -> dict[str, object]:
     if isinstance(item, RunRecord):
         return {"kind": "run", **RunInfo.of(item).to_dict()}
+    if not isinstance(item, Snapshot):
+        return item.to_dict()
     task = None if item.task is None else TaskDetails.of(item.task).to_dict()
     identity = {"task_type": item.identity.task_type, "key": item.identity.key}
     return {"kind": "task", **identity, "task": task, "past": msgspec.to_builtins(item.past)}
@@ -96,8 +104,11 @@ def _shape(erasure: Erasure) -> dict[str, object]:
     return {"erased": erasure.done_at is not None, **msgspec.structs.asdict(erasure), **times}
 
 
-def _words(erasure: Erasure) -> str:
-    removed = f"{erasure.tasks} tasks and {erasure.runs} runs of {erasure.user_id!r} were removed."
+def _words(erasure: Erasure, contexts: int) -> str:
+    removed = (
+        f"{erasure.tasks} tasks, {erasure.runs} runs and {contexts} contexts of the memory of {erasure.user_id!r}"
+        " were removed."
+    )
     if erasure.done_at is not None:
         return removed
     return f"{removed} {erasure.running} still run; they were told to stop, and a worker removes them when they have."

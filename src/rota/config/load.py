@@ -63,7 +63,7 @@ _RULES: Final[KeyPath] = tuple(RULES.split("."))
 _SINKS: Final[KeyPath] = tuple(SINKS.split("."))
 _USER_KEY: Final[KeyPath] = tuple(USER_KEY.split("."))
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_SECRET = re.compile(r"passw|secret|token|credential|api_?key", re.IGNORECASE)
+_SECRET = re.compile(r"passw|secret|token|credential|(?:api|llm)_?key", re.IGNORECASE)
 
 _NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {"rate_limit": RateLimit, "retry": RetryPolicy}
 

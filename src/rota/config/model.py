@@ -98,9 +98,15 @@ class Config:
     webhooks_allow_private: bool = False
     webhooks_allow_http: bool = False
     memory_anonymous: str = "default"
+    memory_settling_ms: Millis = 5 * MINUTE
+    """How long a context is left alone before a compression looks at it."""
     memory_embedder: str = "hashing"
     memory_model: str | None = None
-    memory_llm_merge: bool = False
+    """The embedder's; the one that merges has a name of its own."""
+    memory_merge: str = "rules"
+    memory_llm_url: str | None = None
+    memory_llm_model: str | None = None
+    memory_llm_key: str | None = None
     agents_groups_dir: str = "groups"
     agents_isolation: str = "auto"
     agents_require: bool = False
@@ -122,8 +128,6 @@ class Config:
     agents_max_schedules: int = 20
     agents_min_interval_ms: Millis = 5 * MINUTE
     agents_max_life_ms: Millis = 30 * DAY
-    agents_mcp_url: str | None = None
-    """Where agents reach this service's /mcp; with it each run has a token of its own in its environment."""
     tasks: Mapping[str, TaskType] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -231,6 +235,8 @@ _UNSET: Final[Mapping[str, str]] = {
     "max_wait_ms": "4 x interval",
     "concurrency": "max_concurrent",
     "server_token_file": "beside the database",
+    "memory_llm_url": "OPENAI_BASE_URL",
+    "memory_llm_key": "OPENAI_API_KEY",
     "agents_timezone": "the top-level timezone",
     "agents_command": "the built-in echo agent",
     "agents_engine": "the first that is installed",
@@ -255,7 +261,7 @@ def _struct_values(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, str
 def _shown(name: str, value: object) -> str:
     if value is None:
         return _UNSET.get(name, "none")
-    if name == "secret":
+    if name in ("secret", "memory_llm_key"):
         return "***"
     if name == "webhook":
         # Whoever knows the whole address may post to it.

@@ -62,9 +62,13 @@ ALL: Final[tuple[Setting, ...]] = (
     Setting("webhooks.allow_private", "webhooks_allow_private", as_bool),
     Setting("webhooks.allow_http", "webhooks_allow_http", as_bool),
     Setting("memory.anonymous", "memory_anonymous", as_choice("default", "reject")),
+    Setting("memory.settling", "memory_settling_ms", as_duration),
     Setting("memory.embedder", "memory_embedder", as_choice("hashing", "sentence-transformers")),
     Setting("memory.model", "memory_model", as_text),
-    Setting("memory.llm_merge", "memory_llm_merge", as_bool),
+    Setting("memory.merge", "memory_merge", as_choice("rules", "llm")),
+    Setting("memory.llm_url", "memory_llm_url", as_text),
+    Setting("memory.llm_model", "memory_llm_model", as_text),
+    Setting("memory.llm_key", "memory_llm_key", as_text),
     Setting("agents.groups_dir", "agents_groups_dir", as_path),
     Setting("agents.isolation", "agents_isolation", as_choice("auto", "container", "bubblewrap", "process")),
     Setting("agents.require", "agents_require", as_bool),
@@ -83,6 +87,5 @@ ALL: Final[tuple[Setting, ...]] = (
     Setting("agents.max_schedules", "agents_max_schedules", as_int),
     Setting("agents.min_interval", "agents_min_interval_ms", as_duration),
     Setting("agents.max_life", "agents_max_life_ms", as_duration),
-    Setting("agents.mcp_url", "agents_mcp_url", as_text),
 )
 """Every single setting, in the order in which it is shown. A short flag means the first one of its last name."""

@@ -11,7 +11,7 @@ it; a state cannot. The position that `watermarks` keeps beside it is for people
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
@@ -22,14 +22,11 @@ from rota.clock import Instant
 from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
-from rota.errors import RotaError
+from rota.errors import InvalidInput, RotaError
 from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State
 from rota.memory.merging import Merged
 
-__all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark"]
-
-ERASE_SLICE: Final = 1_000
-"""Rows that one transaction of an erasure takes."""
+__all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark", "cursor_of"]
 
 IdAndBytes = tuple[int, bytes]
 
@@ -62,6 +59,15 @@ class ContextPage(msgspec.Struct, frozen=True):
 
     contexts: list[Context]
     cursor: int | None
+
+
+def cursor_of(text: str | None) -> int | None:
+    """The cursor that a face was given back as text; None for the first page."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InvalidInput(f"The cursor {text[:64]!r} is none of this list. Give the last page's, unchanged.")
+    return int(text)
 
 
 class Contexts:
@@ -288,6 +294,8 @@ class Contexts:
         fresh = select(table.c.id).where(_of_owner(owner), table.c.state == State.FRESH).limit(1)
 
         def write(connection: Connection) -> bool:
+            if not self.holds(connection, owner):
+                return False  # erased meanwhile: nothing must remind of them
             insert = insert_sqlite if connection.dialect.name == "sqlite" else insert_postgres
             now = self._now(connection)
             row = {**_ids_of(owner), "compressed_to": compressed_to, "last_run_at": now, "runs": 1}
@@ -309,22 +317,23 @@ class Contexts:
     # --- a user's rights ---
 
     async def erase_user(self, user_id: str) -> int:
-        """Delete everything that is kept of a user, a slice at a time; how many contexts it were. Again is harmless."""
-        erased = 0
-        while True:
-            some = select(table.c.id).where(table.c.user_id == user_id).limit(ERASE_SLICE)
-            delete = table.delete().where(table.c.id.in_(some), table.c.user_id == user_id)
-            count = await self.database.write(lambda connection, delete=delete: connection.execute(delete).rowcount)
-            erased += count
-            if count == 0:
-                break
+        """Delete everything that is kept of a user, all of it or nothing; how many contexts it were.
 
-        def write(connection: Connection) -> None:
+        The contexts go first: whoever writes a watermark or a summary meanwhile holds one of them, or finds none.
+        """
+
+        def write(connection: Connection) -> int:
+            erased = connection.execute(table.delete().where(table.c.user_id == user_id)).rowcount
             for other in (watermarks, summaries, statistics):
                 connection.execute(other.delete().where(other.c.user_id == user_id))
+            return erased
 
-        await self.database.write(write)
-        return erased
+        return await self.database.write(write)
+
+    def holds(self, connection: Connection, owner: Owner) -> bool:
+        """Whether an owner has anything left. If so, no erasure can overtake this transaction."""
+        any_one: Any = select(table.c.id).where(_of_owner(owner)).limit(1)
+        return connection.execute(self.database.backend.dialect.locked(any_one)).first() is not None
 
     # --- rows ---
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, cast
+from weakref import WeakKeyDictionary, ref
 
 from rota.config import Config
 from rota.config.model import TASKS
@@ -36,6 +37,12 @@ class App(Protocol):
     @property
     def config(self) -> Config: ...
 
+    @property
+    def declared(self) -> Mapping[str, TaskType]: ...
+
+    @property
+    def before_closing(self) -> list[Callable[[], Awaitable[None]]]: ...
+
     async def database(self) -> Database: ...
 
     async def touch(
@@ -43,9 +50,13 @@ class App(Protocol):
     ) -> object: ...
 
 
+_INSTALLED: Final[WeakKeyDictionary[App, Memory]] = WeakKeyDictionary()
+"""The memory of each app: whoever serves an app finds the one that it was given in code."""
+
+
 def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger | None = None) -> Memory:
     """Declare the built-in types with an app, and give the memory that they keep up."""
-    memory = memory_of(app, embedder=embedder, merger=merger)
+    memory = _INSTALLED[app] = _made(app, app.config, embedder, merger)
     interval_ms = _effective(app.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
     for task_type in MEMORY_TYPES:
@@ -53,27 +64,45 @@ def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger
     return memory
 
 
-def memory_of(app: App, *, embedder: Embedder | None = None, merger: Merger | None = None) -> Memory:
-    """The memory of an app, by its configuration; it declares nothing."""
-    config = app.config
+def memory_of(app: App, config: Config | None = None) -> Memory:
+    """The memory that was installed with an app; else one by its configuration, or by another that knows better."""
+    found = _INSTALLED.get(app)
+    if found is None:
+        found = _INSTALLED[app] = _made(app, config or app.config, None, None)
+    return found
+
+
+def touched_types(app: App) -> list[str]:
+    """The types that a push touches: every user_activity type that the app has declared and not switched off."""
+    return [
+        name
+        for name, task_type in app.declared.items()
+        if task_type.enabled and task_type.trigger_mode is TriggerMode.USER_ACTIVITY
+    ]
+
+
+def _made(app: App, config: Config, embedder: Embedder | None, merger: Merger | None) -> Memory:
     kind = cast('Literal["hashing", "sentence-transformers"]', config.memory_embedder)
-    return Memory(
-        app.database,
-        app.touch,
-        lambda: touched_types(config),
+    # Weakly, for the table above: what it holds must not hold the app.
+    held = ref(app)
+
+    def alive() -> App:
+        found = held()
+        assert found is not None, "a memory is used as long as its app is"
+        return found
+
+    memory = Memory(
+        lambda: alive().database(),
+        lambda task_type, user_id, device_id, agent_id: alive().touch(task_type, user_id, device_id, agent_id),
+        lambda: touched_types(alive()),
         embedder=embedder or embedder_for(kind, config.memory_model if kind != "hashing" else None),
         merger=merger or _merger_for(config),
         settings=_settings_for(config),
         keys=config.user_key,
     )
-
-
-def touched_types(config: Config) -> list[str]:
-    """The types that a push touches: every user_activity type of memory and of the configuration that is enabled."""
-    own = [_effective(config, task_type) for task_type in MEMORY_TYPES]
-    names = {task_type.name for task_type in own}
-    known = [*own, *(task_type for name, task_type in config.tasks.items() if name not in names)]
-    return [one.name for one in known if one.enabled and one.trigger_mode is TriggerMode.USER_ACTIVITY]
+    # What was captured is answered for; the scheduler hears of it before the app lets go of its store.
+    app.before_closing.append(memory.drain)
+    return memory
 
 
 def _declare(app: Any, task_type: TaskType, handler: Callable[..., Awaitable[object]]) -> None:
@@ -109,6 +138,7 @@ def _settings_for(config: Config) -> MemorySettings:
         anonymous=cast('Literal["default", "reject"]', config.memory_anonymous),
         threshold=float(options["similarity_threshold"]),
         batch_size=int(options["batch_size"]),
+        settling_ms=config.memory_settling_ms,
         retention_days=int(options["retention_days"]),
         backfill_days=int(options["backfill_days"]),
         timezone=config.timezone,
@@ -116,12 +146,12 @@ def _settings_for(config: Config) -> MemorySettings:
 
 
 def _merger_for(config: Config, environ: Mapping[str, str] = os.environ) -> Merger:
-    if not config.memory_llm_merge:
+    if config.memory_merge == "rules":
         return RuleMerger()
-    url, key = environ.get("OPENAI_BASE_URL"), environ.get("OPENAI_API_KEY")
-    if not config.memory_model or not url:
+    url = config.memory_llm_url or environ.get("OPENAI_BASE_URL")
+    if not config.memory_llm_model or not url:
         raise InvalidConfig(
-            "memory.llm_merge is on, but nobody says which model to ask, or where. Set memory.model and the environment"
-            " variable OPENAI_BASE_URL (and OPENAI_API_KEY, if the server wants one)."
+            "memory.merge is 'llm', but nobody says which model to ask, or where. Set memory.llm_model and"
+            " memory.llm_url or OPENAI_BASE_URL (and memory.llm_key or OPENAI_API_KEY, if the server wants one)."
         )
-    return LlmMerger(url, config.memory_model, key)
+    return LlmMerger(url, config.memory_llm_model, config.memory_llm_key or environ.get("OPENAI_API_KEY"))

@@ -23,6 +23,7 @@ from rota.memory.contexts import Contexts
 from rota.memory.embedding import Embedder, HashingEmbedder
 from rota.memory.grouping import THRESHOLD
 from rota.memory.merging import Merger, RuleMerger
+from rota.memory.person import erase_user, export_user
 from rota.memory.refresh import Refresh, Refreshed
 from rota.memory.search import Found, search
 from rota.memory.shapes import (
@@ -139,18 +140,12 @@ class Memory:
         return {**figures.to_dict(), "counted_at": isoformat(counted_at)}
 
     async def export_user(self, user_id: str) -> list[dict[str, object]]:
-        """Everything that is kept of a user, newest first."""
-        contexts, found, cursor = await self.contexts(), list[dict[str, object]](), None
-        while True:
-            page = await contexts.page(Scope(user_id), limit=500, cursor=cursor)
-            found += [context.to_dict() for context in page.contexts]
-            cursor = page.cursor
-            if cursor is None:
-                return found
+        """Everything that is kept of a user, newest first; `kind` says what each is."""
+        return [kept.to_dict() async for kept in export_user(await self._database(), user_id)]
 
     async def erase_user(self, user_id: str) -> int:
         """Delete everything that is kept of a user; how many contexts it were."""
-        return await (await self.contexts()).erase_user(user_id)
+        return await erase_user(await self._database(), user_id)
 
     # --- upkeep ---
 

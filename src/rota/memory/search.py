@@ -10,7 +10,7 @@ from rota.memory.contexts import Contexts
 from rota.memory.embedding import Embedder
 from rota.memory.vectors import cosines, from_bytes
 
-__all__ = ["Found", "search"]
+__all__ = ["MAX_FOUND", "Found", "search"]
 
 MAX_FOUND: Final = 100
 PAGE: Final = 5_000

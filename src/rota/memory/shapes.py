@@ -9,31 +9,51 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from rota.clock import Instant, from_datetime
 from rota.errors import InvalidInput
 from rota.keys import MAX_ID_LENGTH
-from rota.memory.context import MAX_DEVICE_LENGTH, MAX_TEXT_LENGTH, Kind, NewContext
+from rota.memory.context import MAX_DEVICE_LENGTH, MAX_TEXT_LENGTH, Kind, NewContext, State
 
 __all__ = [
     "MAX_MESSAGES",
     "ChatMessagePush",
     "ChatPush",
+    "ContextModel",
     "DocumentPush",
+    "EverybodyModel",
+    "FiguresModel",
+    "FoundModel",
+    "LineageModel",
     "Message",
     "MessageAnswer",
     "PushAnswer",
     "PushData",
     "ScreenshotPush",
+    "SearchModel",
     "parse",
 ]
 
 MAX_MESSAGES: Final = 100
+_EARLIEST_AT: Final[Instant] = from_datetime(datetime(1900, 1, 1, tzinfo=UTC))
+_LATEST_AT: Final[Instant] = from_datetime(datetime(9999, 12, 31, tzinfo=UTC))
 
 Shape = TypeVar("Shape", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
-Importance = Annotated[int, Field(ge=0, le=10)]
+Importance = Annotated[int, Field(ge=0, le=10, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Time = Annotated[
+    datetime,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string"}, {"type": "number"}],
+            "description": "ISO 8601, or Unix seconds or milliseconds. Without a zone it is UTC.",
+            "examples": ["2026-01-05T09:30:00Z"],
+        }
+    ),
+]
+Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Keywords = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)]
 
 
@@ -45,7 +65,7 @@ class _Push(BaseModel):
     user_id: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
     device_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
     agent_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
-    enable_merge: bool = True
+    enable_merge: Flag = True
 
 
 class Message(BaseModel):
@@ -55,7 +75,7 @@ class Message(BaseModel):
 
     role: Annotated[str, Field(min_length=1, max_length=32)] = "user"
     content: Text
-    timestamp: datetime | None = None
+    timestamp: Time | None = None
     importance: Importance = 5
     keywords: Keywords = []
 
@@ -94,7 +114,7 @@ class ScreenshotPush(_Push):
     path: Annotated[str | None, Field(max_length=4_096)] = None
     window: Annotated[str | None, Field(max_length=500)] = None
     app: Annotated[str | None, Field(max_length=500)] = None
-    timestamp: datetime | None = None
+    timestamp: Time | None = None
     importance: Importance = 5
     keywords: Keywords = []
 
@@ -120,7 +140,7 @@ class DocumentPush(_Push):
     text: Text
     title: Annotated[str, Field(max_length=500)] = ""
     url: Annotated[str | None, Field(max_length=4_096)] = None
-    timestamp: datetime | None = None
+    timestamp: Time | None = None
     importance: Importance = 5
     keywords: Keywords = []
 
@@ -162,11 +182,88 @@ class MessageAnswer(BaseModel):
     context_id: int
 
 
+# --- what is shown of a memory ---------------------------------------------------------------------------------------
+
+
+class _Shown(BaseModel):
+    """What goes out. Fields that are not described are a mistake."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ContextModel(_Shown):
+    """One context. `state`: fresh until a compression has looked at it, then kept, or merged into another one."""
+
+    id: int
+    user_id: str
+    device_id: str
+    agent_id: str
+    kind: Kind
+    state: State
+    title: str
+    text: str
+    keywords: list[str]
+    importance: int
+    details: dict[str, Any]
+    created_at: Moment
+    captured_at: Moment
+    updated_at: Moment
+    compressed_at: Moment | None
+    enable_merge: bool
+    has_compression: bool
+    merge_count: int
+    merged_into: int | None
+    batch_id: str | None
+    embedder: str | None
+
+
+class LineageModel(ContextModel):
+    """A context with what was merged into it, oldest first."""
+
+    sources: list[ContextModel]
+
+
+class FoundModel(ContextModel):
+    """A context, and how similar it is to what was looked for."""
+
+    similarity: float
+
+
+class SearchModel(_Shown):
+    """What was found, the most similar first."""
+
+    items: list[FoundModel]
+
+
+class FiguresModel(_Shown):
+    """A memory in numbers."""
+
+    contexts: int
+    fresh: int
+    kept: int
+    merged: int
+    results: int
+    characters: int
+    users: int
+    last_captured_at: Moment | None
+    oldest_fresh_at: Moment | None
+    compressions: int
+
+
+class EverybodyModel(FiguresModel):
+    """All users together, as they were last counted; null if they never were."""
+
+    counted_at: Moment | None
+
+
 def instant_of(moment: datetime | None) -> Instant | None:
     """A time without a zone is UTC."""
     if moment is None:
         return None
-    return from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    at = from_datetime(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    if not _EARLIEST_AT <= at <= _LATEST_AT:
+        raise InvalidInput(f"The timestamp {moment.isoformat()} is outside the years 1900 to 9999. Say when it was.")
+    return at
 
 
 def parse(shape: type[Shape], data: Mapping[str, Any]) -> Shape:

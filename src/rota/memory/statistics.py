@@ -127,7 +127,7 @@ class Statistics:
         now = self._database.backend.dialect.now(connection)
         connection.execute(statistics.delete().where(statistics.c.user_id.in_(ids)))
         if page:
-            connection.execute(statistics.insert(), [_row(user_id, page[user_id], now) for user_id in ids])
+            connection.execute(statistics.insert(), [_row(user_id, figures, now) for user_id, figures in page.items()])
         return page
 
     def _finish(self, connection: Connection, everybody: Figures, began_at: Instant) -> None:

@@ -97,7 +97,7 @@ class Summaries:
                 done.weeks += await self._summarise_week(owner, week)
         return done
 
-    async def of_user(self, user_id: str, *, level: str | None = None, limit: int = 50) -> list[Summary]:
+    async def of_user(self, user_id: str, *, level: str | None = None, limit: int | None = 50) -> list[Summary]:
         """A user's summaries, latest first."""
         conditions = [table.c.user_id == user_id, *([table.c.level == level] if level else [])]
         statement = select(table).where(*conditions).order_by(table.c.period.desc(), table.c.level).limit(limit)
@@ -161,6 +161,8 @@ class Summaries:
         """Write a summary, unless somebody else has: how many that were."""
 
         def write(connection: Connection) -> int:
+            if not self._contexts.holds(connection, owner):
+                return 0  # erased meanwhile: nothing must remind of them
             insert = insert_sqlite if connection.dialect.name == "sqlite" else insert_postgres
             statement = insert(table).values(
                 **msgspec.to_builtins(owner),

@@ -14,6 +14,7 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
 from rota.runtime.deadline import within
+from rota.runtime.declare import declare
 from rota.runtime.duty import Duty
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
@@ -72,6 +73,7 @@ class Dispatcher(Duty[DispatchReport]):
         self._store = store
         self._executor = executor
         self._handlers = handlers
+        self._types = types
         self._instance = instance
         self._slots = slots
         self._clock = clock
@@ -117,14 +119,23 @@ class Dispatcher(Duty[DispatchReport]):
         return report
 
     async def _look_at_types(self) -> None:
-        """An operator may have set another concurrency, on any instance: once per check interval this one looks."""
+        """An operator may have set another concurrency, or emptied the store: it looks once per check interval."""
         if not self._names or self._clock.monotonic() < self._look_again_at:
             return
+        known = set[str]()
         for record in await within(self._call_timeout, "list_types", self._store.list_types()):
             name = record.task_type.name
+            known.add(name)
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
+        await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
         self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
+
+    async def _declare_again(self, forgotten: list[TaskType]) -> None:
+        """A store that was emptied knows nothing of our types; what recurs begins anew."""
+        if forgotten:
+            log.warning("types declared again", types=[task_type.name for task_type in forgotten])
+            await within(self._call_timeout, "declare", declare(self._store, forgotten))
 
     def pause_after(self, report: DispatchReport) -> float:
         longest = self._slots.check_interval_ms / 1_000

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ from rota.clock import Clock, Instant, Millis
 from rota.config.urls import masked
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity
-from rota.errors import RotaError, StoreUnavailable
+from rota.errors import RotaError, StoreUnavailable, UnknownTaskType
 from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
@@ -49,6 +49,8 @@ Connected = Callable[[], Store | None]
 """The store if it is open and ready, without waiting."""
 Ready = Callable[[], Awaitable[Store]]
 """The store, connected first if need be."""
+DeclareAgain = Callable[[Collection[str]], Awaitable[bool]]
+"""Tells a store that was emptied of types with these names; whether there were any to tell of."""
 
 
 class Offered(NamedTuple):
@@ -58,9 +60,18 @@ class Offered(NamedTuple):
     refused: int
 
 
-def spool_at(path: str, store_url: str, connected: Connected, ready: Ready, *, clock: Clock) -> Spool:
+def spool_at(
+    path: str,
+    store_url: str,
+    connected: Connected,
+    ready: Ready,
+    *,
+    clock: Clock,
+    declare_again: DeclareAgain | None = None,
+) -> Spool:
     """The spool in a file, for the store of a URL."""
-    return Spool(SpoolFile(Path(path), _place(store_url)), connected, ready, clock=clock)
+    file = SpoolFile(Path(path), _place(store_url))
+    return Spool(file, connected, ready, clock=clock, declare_again=declare_again)
 
 
 def _place(url: str) -> str:
@@ -83,6 +94,7 @@ class Spool:
         chance: Callable[[], float] = random.random,
         patience: float = PATIENCE,
         call_timeout: float = 5.0,
+        declare_again: DeclareAgain | None = None,
     ) -> None:
         self.last_offered_at: Instant | None = None
         """When the store last answered for a row."""
@@ -93,6 +105,7 @@ class Spool:
         self._chance = chance
         self._patience = patience
         self._call_timeout = call_timeout
+        self._declare_again = declare_again
         self._away: str | None = None
         self._full: str | None = None
         self._refused: str | None = None
@@ -261,6 +274,8 @@ class Spool:
         except StoreUnavailable:
             raise
         except RotaError as error:
+            if isinstance(error, UnknownTaskType) and await self._has_forgotten(activities):
+                return await self._offer(store, activities, now)
             if len(activities) == 1:
                 log.warning("spooled touch refused", task_type=activities[0].task_type, error=str(error))
                 self._objection = str(error)
@@ -268,6 +283,12 @@ class Spool:
             # One of them spoils the group. Each by itself.
             return [(await self._offer(store, [activity], now))[0] for activity in activities]
         return [one.outcome for one in touched]
+
+    async def _has_forgotten(self, activities: list[Activity]) -> bool:
+        """Whether the store came back empty; it knows the types again by then."""
+        if self._declare_again is None:
+            return False
+        return await self._declare_again({activity.task_type for activity in activities})
 
     def _report(self, total: Offered) -> None:
         why = self._objection or "Their type has as many pending tasks as it may have."

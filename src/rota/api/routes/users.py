@@ -12,13 +12,14 @@ from starlette.responses import StreamingResponse
 from rota.access import Role
 from rota.answers import RunInfo, TaskDetails
 from rota.api.auth import Acting, Viewing
-from rota.api.models import ErasureModel
+from rota.api.models import ErasedModel, ErasureModel
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.api.shapes import erasure_shape
 from rota.clock import isoformat
 from rota.core.task import RunRecord
+from rota.memory.person import Kept
 from rota.stores.base import Snapshot
 
 __all__ = ["router"]
@@ -35,7 +36,7 @@ NDJSON: Final = "application/x-ndjson"
     responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
 )
 async def export_user(operator: Acting, user_id: UserInPath) -> StreamingResponse:
-    """All that is known of a user: tasks, what is remembered of them, and runs."""
+    """All that is known of a user: tasks, what is remembered of them, runs, and their memory."""
     items = operator.export_user(user_id)
     # The first one is fetched before the answer begins, so that a store that is away is an error and not an empty file.
     first = await anext(items, None)
@@ -43,7 +44,7 @@ async def export_user(operator: Acting, user_id: UserInPath) -> StreamingRespons
 
 
 async def _lines(
-    first: Snapshot | RunRecord | None, items: AsyncIterator[Snapshot | RunRecord]
+    first: Snapshot | RunRecord | Kept | None, items: AsyncIterator[Snapshot | RunRecord | Kept]
 ) -> AsyncGenerator[bytes]:
     if first is None:
         return
@@ -52,7 +53,9 @@ async def _lines(
         yield _line(item)
 
 
-def _line(item: Snapshot | RunRecord) -> bytes:
+def _line(item: Snapshot | RunRecord | Kept) -> bytes:
+    if isinstance(item, Kept):
+        return msgspec.json.encode(item.to_dict()) + b"\n"
     if isinstance(item, RunRecord):
         return msgspec.json.encode({"kind": "run", **RunInfo.of(item).to_dict()}) + b"\n"
     past = {
@@ -64,10 +67,11 @@ def _line(item: Snapshot | RunRecord) -> bytes:
     return msgspec.json.encode(known) + b"\n"
 
 
-@router.delete("/users/{user_id}", operation_id="erase_user", response_model=ErasureModel, status_code=202)
+@router.delete("/users/{user_id}", operation_id="erase_user", response_model=ErasedModel, status_code=202)
 async def erase_user(operator: Acting, user_id: UserInPath) -> dict[str, object]:
-    """Remove all that is known of a user. What still runs is told to stop, and removed when it has ended."""
-    return erasure_shape(await operator.erase_user(user_id))
+    """Remove all that is known of a user, memory included. What still runs is told to stop, and removed at its end."""
+    erased = await operator.erase_user(user_id)
+    return {**erasure_shape(erased.erasure), "contexts": erased.contexts}
 
 
 @router.get("/users/{user_id}/erasure", operation_id="get_erasure", response_model=ErasureModel)

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     ("rota dlq redrive --all", "run all of it again"),
     ("rota type freeze TYPE", "start nothing of a type, everywhere"),
     ("rota token add NAME --role viewer", "let somebody else look"),
+    ("rota memory ls USER", "what is kept of a user, and what became of it"),
     ("rota doctor", "what is wrong with the set-up"),
 )
 
