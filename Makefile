@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format browser conformance chaos bench docs clean
+.PHONY: help run demo test check format browser sandbox conformance chaos bench docs clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ run: $(VENV)/run.stamp ## Set everything up and start the service: dashboard, AP
 demo: $(VENV)/run.stamp ## Watch Rota work: users, a killed worker, a cron job, a dead letter (20 seconds)
 	@$(BIN)/rota demo
 
-test: $(VENV)/dev.stamp browser ## Set everything up and run all tests
+test: $(VENV)/dev.stamp browser sandbox ## Set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # The dashboard is tested in a real browser. Where there is none its tests are skipped, or fail if CI is set.
@@ -30,6 +30,18 @@ browser: ## Find a Chromium for the tests of the dashboard, or install Debian's
 			echo "Chromium could not be installed: the tests of the dashboard are skipped, and fail in CI."; \
 	else \
 		echo "There is no chromium here: the tests of the dashboard are skipped. Get it: sudo apt-get install chromium"; \
+	fi
+
+# Agents run in bubblewrap where it is there. Where it is not its tests are skipped, or fail if CI is set.
+sandbox: ## Find bubblewrap for the tests of the agents, or install Debian's
+	@if command -v bwrap >/dev/null; then \
+		:; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing bubblewrap for the tests of the agents ..."; \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null || \
+			echo "bubblewrap could not be installed: its tests are skipped, and fail in CI."; \
+	else \
+		echo "There is no bubblewrap here: its tests are skipped. Get it: sudo apt-get install bubblewrap"; \
 	fi
 
 check: $(VENV)/dev.stamp ## Format, lint and strict types, changing nothing

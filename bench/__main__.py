@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bench.against import compare
+from bench.agents import agents
 from bench.lists import lists
 from bench.scale import scale
 from bench.service import service
@@ -28,6 +29,7 @@ def main() -> None:
             _row("PostgreSQL 16", schema, 10_000, yardstick)
     compare()
     scale()
+    agents()
     lists()
     service()
 

@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
+from rota.agents import install_agents
 from rota.app import Rota
 from rota.config import Config
 from rota.errors import InvalidInput
+from rota.memory import install_memory
 from rota.runtime.run import Run
 
 __all__ = ["INSTALLED", "MAX_SLEEP_SECONDS", "build", "install_echo"]
@@ -44,7 +46,7 @@ def install_echo(app: Rota) -> None:
         return {"echo": payload}
 
 
-INSTALLED: Final[tuple[Callable[[Rota], None], ...]] = (install_echo,)
+INSTALLED: Final[tuple[Callable[[Rota], object], ...]] = (install_echo, install_memory, install_agents)
 """What brings the built-in types, in this order."""
 
 

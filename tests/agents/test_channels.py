@@ -69,3 +69,26 @@ async def test_a_private_address_is_not_called_and_the_other_channels_are(tmp_pa
 async def test_nobody_to_tell_is_no_trouble(tmp_path: Path) -> None:
     await Channels(tmp_path).tell(None, NOTICE)
     assert not (tmp_path / "family.jsonl").exists()
+
+
+async def test_a_webhook_is_tried_again_under_the_same_id(tmp_path: Path) -> None:
+    answers = ["503 Service Unavailable", "500 Internal Server Error", "204 No Content"]
+    ids: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+        await reader.readexactly(int(headers["content-length"]))
+        ids.append(headers["webhook-id"])
+        writer.write(f"HTTP/1.1 {answers[len(ids) - 1]}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        hook = ChannelSettings(kind="webhook", url=f"http://127.0.0.1:{port}/hook")
+        channels = Channels(tmp_path, Webhooks(allow_private=True, allow_http=True), pauses=(0.01, 0.01))
+        await channels.tell(group(hook), NOTICE)
+    assert len(ids) == 3
+    assert len(set(ids)) == 1

@@ -15,8 +15,9 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, Agents, AgentSettings, Caller, ChannelSettings, install_agents
-from rota.agents.ledger import Ledger
+from rota.agents.ledger import Ledger, Result
 from rota.core.task import Change, Identity, NewTask
+from rota.errors import StoreUnavailable
 from rota.testing import FakeClock
 
 ANN = Caller.person("ann")
@@ -437,3 +438,34 @@ async def test_whole_results_are_kept_within_limits(app: Rota, agents: Agents, c
         (row,) = (await agents.task_history(ANN, made.id)).items
         assert len(row["result"]) == 200
         assert len(row["whole_result"]) == 5_000
+
+
+async def test_an_outage_at_the_end_makes_no_agent_work_twice(
+    app: Rota, settings: AgentSettings, python: str, clock: FakeClock, groups_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "open('worked','a').write('x'); print('{\"status\":\"success\",\"result\":\"done\"}')"
+    agents = install_agents(app, speaking(settings, python, code))
+    outages = 0
+    record = Ledger.record
+
+    async def away(self: Ledger, result: Result, summary: str) -> int:
+        nonlocal outages
+        outages += 1
+        if outages == 1:
+            raise StoreUnavailable("The database is away.")
+        count = await record(self, result, summary)
+        if outages == 2:
+            raise StoreUnavailable("It was written, but nobody heard.")
+        return count
+
+    monkeypatch.setattr(Ledger, "record", away)
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(
+            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
+        )
+        clock.advance("1h")
+        assert await app.run_until_idle() == 1
+        (row,) = (await agents.task_history(ANN, made.id)).items
+        assert (row["status"], row["whole_result"], outages) == ("success", "done", 3)
+    assert (groups_dir / "family" / "worked").read_text() == "x"

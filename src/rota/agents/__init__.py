@@ -7,7 +7,7 @@ app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent
 from rota.agents.channels import Channels, Notice
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
 from rota.agents.guard import Caller, Rules
-from rota.agents.install import install_agents
+from rota.agents.install import agents_of, install_agents
 from rota.agents.record import AGENT, AgentPayload, AgentSchedule
 from rota.agents.runners import Limits
 from rota.agents.service import Agents
@@ -29,5 +29,6 @@ __all__ = [
     "Notice",
     "Rules",
     "Switch",
+    "agents_of",
     "install_agents",
 ]

@@ -6,20 +6,24 @@ Nobody's run fails because telling about it did: what could not be delivered is 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from rota.agents.groups import Group
 from rota.clock import Instant, isoformat
-from rota.errors import InvalidInput
+from rota.errors import InvalidInput, WebhookFailed
 from rota.logs import get_logger
 from rota.webhooks import Webhooks
 
 __all__ = ["Channels", "Notice", "NoticeKind"]
 
 NoticeKind = Literal["result", "error", "held", "approval_wanted", "decided", "stopped"]
+
+PAUSES: Final = (0.5, 2.0)
+"""Seconds before the second and the third try of a webhook. A run waits for them, so they are few."""
 
 _log = get_logger("rota.agents")
 
@@ -41,8 +45,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 class Channels:
     """Delivers notices. `webhooks` refuses private addresses unless it was made not to."""
 
-    def __init__(self, notices_dir: Path, webhooks: Webhooks | None = None) -> None:
+    def __init__(
+        self, notices_dir: Path, webhooks: Webhooks | None = None, *, pauses: Sequence[float] = PAUSES
+    ) -> None:
         self._notices_dir = notices_dir
+        self._pauses = pauses
         self._webhooks = webhooks or Webhooks()
 
     async def tell(self, group: Group | None, notice: Notice) -> None:
@@ -68,4 +75,12 @@ class Channels:
             raise InvalidInput(f"The webhook of the group {notice.group!r} has no url. Give it one.")
         body = msgspec.json.encode(notice.to_dict())
         message_id = f"agent-{notice.schedule_id}-{notice.kind}-{notice.at}"
-        await self._webhooks.post(url, body, message_id=message_id, now=notice.at, secret=secret)
+        for pause in (*self._pauses, None):
+            try:
+                # The same id each time: whoever has it already can tell.
+                await self._webhooks.post(url, body, message_id=message_id, now=notice.at, secret=secret)
+                return
+            except WebhookFailed as error:
+                if pause is None or error.is_final:
+                    raise
+                await asyncio.sleep(pause)

@@ -151,7 +151,7 @@ class Groups:
         """The group; `UnknownGroup` if there is none."""
         found = await self.find(folder)
         if found is None:
-            raise UnknownGroup(f"Group not found: {folder[:80]}. `rota agent groups` lists them.")
+            raise UnknownGroup(f"Group not found: {folder[:80]}. `rota agent group ls` lists them.")
         return found
 
     async def find(self, folder: str) -> Group | None:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -35,12 +35,20 @@ from rota.runtime.run import Run
 from rota.runtime.signals import Discard, Retry, Snooze
 from rota.stores.base import MAX_PROGRESS_BYTES, Store
 
-__all__ = ["AgentFailed", "AgentHandler"]
+__all__ = ["RUN_VARIABLE", "AgentFailed", "AgentHandler"]
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at whether a run is to be stopped."""
 LINES_SHOWN: Final = 200
 """Lines of live output that are kept."""
+
+RUN_VARIABLE: Final = "ROTA_AGENT_RUN"
+"""Tells what an agent starts, `rota mcp` above all, that this is a scheduled run and which one."""
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+
+_Written = TypeVar("_Written")
 
 _log = get_logger("rota.agents")
 
@@ -141,7 +149,7 @@ class AgentHandler:
             uid=uid,
             has_network=group.has_network,
             timezone=payload.timezone or group.timezone or settings.timezone,
-            environment=settings.variables(),
+            environment={**settings.variables(), RUN_VARIABLE: f"{task.key}-{task.token}"},
             read_only=settings.visible(),
         )
         return _Job(task, payload, group, origin, seat)
@@ -218,7 +226,7 @@ class AgentHandler:
             return working.result()
         finally:
             await _cancelled(working)
-            await tables.ledger.end(job.id, job.task.token)
+            await _end(tables.ledger, job)
 
     async def _request(self, tables: _Tables, job: _Job, data: object) -> RunRequest:
         group, payload = job.group, job.payload
@@ -245,8 +253,9 @@ class AgentHandler:
     async def _conclude(self, tables: _Tables, job: _Job, result: RunnerResult) -> str:
         error = None if result.status == "success" else result.error or "Unknown error"
         summary = summary_of(result.result, error)
-        if result.new_session_id is not None and job.payload.context_mode == "group":
-            await tables.groups.save_session(job.group.folder, result.new_session_id)
+        session = result.new_session_id
+        if session is not None and job.payload.context_mode == "group":
+            await _insist(lambda: tables.groups.save_session(job.group.folder, session))
         kept = Result(
             id=job.id,
             folder=job.group.folder,
@@ -257,7 +266,7 @@ class AgentHandler:
             result=result.result,
             error=error,
         )
-        failures = await tables.ledger.record(kept, summary)
+        failures = await _insist(lambda: tables.ledger.record(kept, summary))
         if error is None:
             await self._tell("result", tables, job, summary)
             return summary
@@ -293,6 +302,19 @@ async def _run_safely(
         return RunnerResult(status="error", error=str(error), reason="crashed")
 
 
+async def _insist(write: Callable[[], Awaitable[_Written]]) -> _Written:
+    """Write what came of a run, however long the database is away: an agent that has worked must not work again for
+    it. Whoever loses the lease meanwhile is cancelled here."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await write()
+        except StoreUnavailable as error:
+            _log.warning("agent result not written yet", error=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
 async def _beat(ledger: Ledger, job: _Job, output: str) -> str | None:
     """Why the run is to end; None to go on, also while the database is away: the lease has its own guard."""
     try:
@@ -300,6 +322,14 @@ async def _beat(ledger: Ledger, job: _Job, output: str) -> str | None:
     except StoreUnavailable as error:
         _log.warning("agent run not shown", schedule=job.id, error=str(error))
         return None
+
+
+async def _end(ledger: Ledger, job: _Job) -> None:
+    """The row of what runs now goes; one that is left behind is told apart by its token."""
+    try:
+        await ledger.end(job.id, job.task.token)
+    except StoreUnavailable as error:
+        _log.warning("agent run not taken off the list", schedule=job.id, error=str(error))
 
 
 async def _cancelled(working: asyncio.Task[RunnerResult]) -> None:

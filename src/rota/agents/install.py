@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary, ref
 
 from rota.agents.record import AGENT
 from rota.agents.service import Agents
@@ -14,7 +14,7 @@ from rota.database import Database
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["App", "install_agents"]
+__all__ = ["App", "agents_of", "install_agents"]
 
 
 class App(Protocol):
@@ -31,12 +31,38 @@ class App(Protocol):
     def task(self) -> Callable[..., Any]: ...
 
 
+_INSTALLED: Final[WeakKeyDictionary[App, Agents]] = WeakKeyDictionary()
+"""The agents of each app: whoever serves an app finds those that it was given in code."""
+
+
 def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> Agents:
     """Declare the task type `agent` with an app, and give what makes, lists and stops scheduled agents.
 
-    Without settings the defaults count, with the app's own zone.
+    Without settings those of the app's configuration count.
     """
-    chosen = settings or replace(AgentSettings(), timezone=app.config.timezone)
-    agents = Agents(app.store, app.database, chosen, webhooks=webhooks)
-    app.task(name=AGENT, **chosen.type_settings())(agents.handler.run_agent)
+    agents = _made(app, settings or AgentSettings.of(app.config), webhooks)
+    app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
+    _INSTALLED[app] = agents
     return agents
+
+
+def agents_of(app: App) -> Agents:
+    """The agents that were installed with an app; else those of its configuration, which another process runs."""
+    found = _INSTALLED.get(app)
+    if found is None:
+        found = _INSTALLED[app] = _made(app, AgentSettings.of(app.config), None)
+    return found
+
+
+def _made(app: App, settings: AgentSettings, webhooks: Webhooks | None) -> Agents:
+    config = app.config
+    calls = webhooks or Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+    # Weakly, for the table above: what it holds must not hold the app.
+    held = ref(app)
+
+    def alive() -> App:
+        found = held()
+        assert found is not None, "agents are used as long as their app is"
+        return found
+
+    return Agents(lambda: alive().store(), lambda: alive().database(), settings, webhooks=calls)

@@ -33,6 +33,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str
     expires_at: Instant | None = None
     digest: str = ""
+    by: str = ""
+    """Who asks for it."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +168,29 @@ class Ledger:
         statement = statement.order_by(provenance.c.created_at, provenance.c.id).limit(1_000)
         return [_provenance(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
 
+    # --- what is over ---
+
+    async def old(self, before: Instant, after: str = "", limit: int = 200) -> list[str]:
+        """Schedules of before that instant that have not run since and wait for nobody, by id."""
+        seen_at = func.coalesce(provenance.c.last_run_at, provenance.c.decided_at, provenance.c.created_at)
+        statement = select(provenance.c.id).where(
+            provenance.c.id > after,
+            seen_at < before,
+            provenance.c.created_at < before,
+            provenance.c.approval != "waiting",
+        )
+        statement = statement.order_by(provenance.c.id).limit(limit)
+        return list(await self._database.read(lambda connection: connection.execute(statement).scalars().all()))
+
+    async def forget(self, ids: Sequence[str]) -> None:
+        """Remove everything that is kept about these schedules."""
+
+        def write(connection: Connection) -> None:
+            for table in (provenance, results, running):
+                connection.execute(table.delete().where(table.c.id.in_(list(ids))))
+
+        await self._database.write(write)
+
     # --- what runs now ---
 
     async def begin(self, schedule_id: str, folder: str, token: int) -> None:
@@ -216,21 +241,28 @@ class Ledger:
     # --- what came of it ---
 
     async def record(self, result: Result, summary: str) -> int:
-        """Keep a run's result and how its schedule fares; how many runs have failed in a row."""
+        """Keep a run's result and how its schedule fares; how many runs have failed in a row.
+
+        Recording the same run again, after an answer that got lost, changes nothing.
+        """
         row = msgspec.structs.asdict(result)
         for name in ("result", "error"):
             row[name] = None if row[name] is None else _kept(row[name])
 
         def write(connection: Connection) -> int:
+            mine = provenance.c.id == result.id
+            count = select(provenance.c.failures).where(mine)
+            same_run = (results.c.id == result.id) & (results.c.token == result.token)
+            if connection.execute(select(results.c.row_id).where(same_run)).first() is not None:
+                return connection.execute(count).scalar_one_or_none() or 0
             now = self._database.backend.dialect.now(connection)
             connection.execute(results.insert().values(**{**row, "at": now}))
             _drop_old(connection, result.id)
-            mine = provenance.c.id == result.id
             is_failed = result.status != "success"
             failures = provenance.c.failures + 1 if is_failed else 0
             values = {"failures": failures, "last_run_at": now, "last_result": summary}
             connection.execute(provenance.update().where(mine).values(**values))
-            return connection.execute(select(provenance.c.failures).where(mine)).scalar_one_or_none() or 0
+            return connection.execute(count).scalar_one_or_none() or 0
 
         return await self._database.write(write)
 

@@ -72,6 +72,10 @@ class AgentSchedule:
     approval: str
     digest: str
     has_proposal: bool
+    """Whether something of it waits for a person: all of it, or a change."""
+    asks_for: str | None
+    """What waits: create or update; and who asks for it."""
+    asked_by: str | None
     held: str | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +98,7 @@ class AgentSchedule:
             runs=task.fires_run,
             expires_at=task.expires_at,
             seen_at=task.updated_at,
+            digest=origin.digest if origin else "",
         )
 
     @classmethod
@@ -119,6 +124,7 @@ class AgentSchedule:
             runs=0,
             expires_at=expires_at,
             seen_at=origin.created_at,
+            digest=origin.proposal.digest if origin.proposal else origin.digest,
         )
 
 
@@ -135,7 +141,9 @@ def _made(
     runs: int,
     expires_at: Instant | None,
     seen_at: Instant,
+    digest: str,
 ) -> AgentSchedule:
+    asked = origin.proposal if origin is not None and origin.approval == "waiting" else None
     return AgentSchedule(
         id=id,
         group_folder=payload.group_folder,
@@ -159,8 +167,10 @@ def _made(
         made_by=origin.made_by if origin else "code",
         made_in_run=origin.made_in_run if origin else None,
         approval=origin.approval if origin else "none",
-        digest=origin.digest if origin else "",
-        has_proposal=origin is not None and origin.proposal is not None,
+        digest=digest,
+        has_proposal=asked is not None,
+        asks_for=asked.kind if asked is not None else None,
+        asked_by=asked.by if asked is not None else None,
         held=origin.held if origin else None,
     )
 

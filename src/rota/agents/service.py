@@ -14,6 +14,7 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from rota.agents.channels import Channels, Notice, NoticeKind
+from rota.agents.folders import folder_path
 from rota.agents.gate import MAX_SCRIPT
 from rota.agents.groups import EVERYBODY, Group, Groups, Switch
 from rota.agents.guard import (
@@ -33,7 +34,8 @@ from rota.agents.record import AGENT, AgentPayload, AgentSchedule, ContextMode, 
 from rota.agents.runners.choose import Chosen
 from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
-from rota.clock import Instant, isoformat
+from rota.agents.snapshot import SNAPSHOT, write_snapshot
+from rota.clock import DAY, Instant, isoformat
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome
 from rota.core.task import Change, Event, Identity, NewTask, RunRecord, Task
 from rota.database import Database
@@ -47,6 +49,9 @@ __all__ = ["Agents"]
 
 MAX_OF_PEOPLE: Final = 1_000
 """Live schedules of a group, however they were made."""
+
+KEPT_MS: Final = 30 * DAY
+"""How long the origin and the results of a schedule are kept after its last run, once its task is gone."""
 
 _log = get_logger("rota.agents")
 
@@ -86,6 +91,10 @@ class Agents:
 
     async def _runner(self) -> CommandRunner:
         return self.settings.runner(await self.isolation())
+
+    async def now(self) -> Instant:
+        """What time it is at the store, which decides."""
+        return await (await self._store()).now()
 
     async def groups(self) -> Groups:
         """The groups, for those who may administer them."""
@@ -128,7 +137,7 @@ class Agents:
         )
         expires_at = expiry_of(_instant(expires, zone_name, now), caller, rules, now)
         _check_reaches(trigger, expires_at)
-        proposal = _proposal("create", payload, trigger, expires_at)
+        proposal = _proposal("create", payload, trigger, expires_at, caller)
         waits = needs_approval(caller, rules)
         origin = Provenance(
             id=f"task-{now}-{secrets.token_hex(3)}",
@@ -143,8 +152,10 @@ class Agents:
         origin = await ledger.add(origin, max_waiting=rules.max_waiting)
         if waits:
             await self._tell("approval_wanted", target, origin.id, f"{caller.name} wants to schedule: {prompt}", now)
+            await self._refresh(target.folder)
             return proposed(origin, zone_name)
         task = await self._put(store, origin, proposal, caller)
+        await self._refresh(target.folder)
         return AgentSchedule.of_task(task, origin, zone_name)
 
     async def list_tasks(
@@ -187,6 +198,7 @@ class Agents:
         if task is None:
             assert origin is not None, "one of the two was found"
             origin = await ledger.decide(schedule_id, "rejected", caller.name, origin.digest)
+            await self._refresh(origin.folder)
             return proposed(origin, (await self._zones()).of(origin.folder))
         return await self._ask(Event.CANCEL, caller, schedule_id)
 
@@ -232,7 +244,7 @@ class Agents:
         made_at = origin.created_at if origin is not None else task.created_at
         wanted = _instant(expires, zone_name, now)
         expires_at = task.expires_at if wanted is None else expiry_of(wanted, caller, rules, made_at)
-        proposal = _proposal("update", payload, trigger, expires_at)
+        proposal = _proposal("update", payload, trigger, expires_at, caller)
         if origin is None:
             origin = await ledger.add(_code_made(task, old))
         if needs_approval(caller, rules):
@@ -242,13 +254,17 @@ class Agents:
             return AgentSchedule.of_task(task, origin, zone_name)
         task = await self._change(store, schedule_id, proposal)
         await ledger.set(schedule_id, digest=proposal.digest)
+        await self._refresh(old.group_folder)
         return await self.get_task(caller, task.key)
 
     async def task_history(
         self, caller: Caller, schedule_id: str, *, limit: int = 20, cursor: str | None = None
     ) -> Page[dict[str, Any]]:
-        """Its runs, and the fires that were not run, newest first; whole results where they are still kept."""
-        await self._find(caller, schedule_id)
+        """Its runs, and the fires that were not run, newest first; whole results where they are still kept.
+
+        Also of a schedule that is over: its runs are kept longer than its task.
+        """
+        await self._find(caller, schedule_id, finished=True)
         store, ledger = await self._store(), await self._ledger()
         page = await store.runs(RunQuery(task_type=AGENT, key=schedule_id, limit=limit, cursor=cursor))
         whole = {result.token: result for result in await ledger.results(schedule_id)}
@@ -257,6 +273,12 @@ class Agents:
             kept = whole.get(run.token)
             rows.append({**_shown(run), "whole_result": None if kept is None else kept.result})
         return Page(rows, page.cursor)
+
+    async def depth_of_run(self, run_id: str) -> int:
+        """How far the schedule of a run is from a person; at least 1, whatever is known of it."""
+        schedule_id = run_id.rpartition("-")[0]
+        origin = (await (await self._ledger()).get([schedule_id])).get(schedule_id)
+        return max(1, origin.depth if origin is not None else 1)
 
     # --- approval ---
 
@@ -302,6 +324,7 @@ class Agents:
         group = await (await self.groups()).find(found.group_folder)
         now = await (await self._store()).now()
         await self._tell("decided", group, schedule_id, f"{caller.name} has {what} it.", now)
+        await self._refresh(found.group_folder)
         return found
 
     # --- stopping ---
@@ -333,6 +356,41 @@ class Agents:
         if not caller.is_person:
             raise NotAllowed("Only a person may use a kill switch. Ask the owner.")
 
+    # --- tidying ---
+
+    async def prune(self) -> int:
+        """Forget schedules that were over long ago and are in no store any more; how many those were."""
+        store, ledger = await self._store(), await self._ledger()
+        before = await store.now() - KEPT_MS
+        count, last = 0, ""
+        while page := await ledger.old(before, last):
+            last = page[-1]
+            tasks = await store.get([Identity(AGENT, schedule_id) for schedule_id in page])
+            gone = [schedule_id for schedule_id, task in zip(page, tasks, strict=True) if task is None]
+            if gone:
+                await ledger.forget(gone)
+            count += len(gone)
+        return count
+
+    async def _refresh(self, folder: str) -> None:
+        """Bring `current_tasks.json` up to date where it lies: the group's own, and main's, which has all."""
+        for group in await (await self.groups()).list():
+            if group.folder == folder or group.is_main:
+                try:
+                    await self._write_snapshot(group)
+                except (InvalidInput, OSError) as error:
+                    # The change itself is made; the file is written anew before the next run.
+                    _log.warning("agent snapshot not written", group=group.folder, error=str(error))
+
+    async def _write_snapshot(self, group: Group) -> None:
+        path = folder_path(self.settings.groups_dir, group.folder)
+        if not (path / SNAPSHOT).exists():
+            return  # it has not run here yet: it gets one before its first run
+        whose = None if group.is_main else group.folder
+        schedules = await schedules_of(await self._store(), await self._ledger(), await self._zones(), whose)
+        uid = self.settings.uid_of(group.number)
+        await asyncio.to_thread(write_snapshot, path, schedules, group.folder, is_main=group.is_main, uid=uid)
+
     # --- inside ---
 
     async def _ledger(self) -> Ledger:
@@ -346,18 +404,20 @@ class Agents:
         """The group that a new schedule is for."""
         folder = group or caller.group
         if folder is None:
-            raise InvalidInput("Say for which group: group='main', for example. `rota agent groups` lists them.")
+            raise InvalidInput("Say for which group: group='main', for example. `rota agent group ls` lists them.")
         if not caller.may_touch(folder):
             raise NotAllowed(f"You may schedule for your own group {caller.group!r} only. Leave 'group' out.")
         return await (await self.groups()).get(folder)
 
-    async def _find(self, caller: Caller, schedule_id: str) -> tuple[Task | None, Provenance | None]:
+    async def _find(
+        self, caller: Caller, schedule_id: str, *, finished: bool = False
+    ) -> tuple[Task | None, Provenance | None]:
         """The schedule, if it is the caller's to see. Somebody else's looks like none at all."""
         store, ledger = await self._store(), await self._ledger()
         (task,) = await store.get([Identity(AGENT, schedule_id)])
         origin = (await ledger.get([schedule_id])).get(schedule_id)
         folder = task.owner if task is not None else origin.folder if origin is not None else None
-        is_there = task is not None or (origin is not None and origin.proposal is not None)
+        is_there = task is not None or (origin is not None and (finished or origin.proposal is not None))
         if not is_there or not caller.may_touch(folder or ""):
             raise UnknownTask(f"There is no schedule {schedule_id[:80]!r} here. Call list_tasks to see the ids.")
         return task, origin
@@ -370,6 +430,7 @@ class Agents:
             )
         (reply,) = await (await self._store()).ask(event, [task.identity])
         _answered(event, reply, schedule_id)
+        await self._refresh(task.owner or "")
         return await self.get_task(caller, schedule_id)
 
     async def _put(self, store: Store, origin: Provenance, proposal: Proposal, caller: Caller) -> Task:
@@ -474,13 +535,16 @@ def _new_trigger(
     return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
 
 
-def _proposal(kind: Any, payload: AgentPayload, trigger: AnyTrigger, expires_at: Instant | None) -> Proposal:
+def _proposal(
+    kind: Any, payload: AgentPayload, trigger: AnyTrigger, expires_at: Instant | None, caller: Caller
+) -> Proposal:
     return Proposal(
         kind=kind,
         payload=msgspec.json.encode(payload).decode(),
         trigger=encode_trigger(trigger),
         expires_at=expires_at,
         digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
+        by=caller.name,
     )
 
 

@@ -7,15 +7,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from rota.agents.guard import Rules
+from rota.agents.guard import Approval, Rules
 from rota.agents.runners.base import IsolationName, Limits
 from rota.agents.runners.choose import Chosen, choose_isolation
 from rota.agents.runners.command import CommandRunner, Template
 from rota.agents.runners.container import Engine
 from rota.agents.runners.output import Spoken
 from rota.clock import SECOND, Millis
+from rota.config import Config
 
 __all__ = ["ECHO", "AgentSettings"]
 
@@ -32,6 +33,8 @@ class AgentSettings:
     timezone: str = "UTC"
     isolation: IsolationName | None = None
     """The one to insist on; None takes the strongest that is present."""
+    needs_walls: bool = False
+    """Whether the plain process is never taken: what has no sandbox does not run."""
     engine: Engine | None = None
     image: str | None = None
     engine_options: tuple[str, ...] = ()
@@ -52,6 +55,32 @@ class AgentSettings:
     """Failed runs in a row after which a schedule is paused and its owner told; 0 never."""
     concurrency: int = 5
 
+    @classmethod
+    def of(cls, config: Config) -> AgentSettings:
+        """The settings that a configuration has under `agents`."""
+        return cls(
+            groups_dir=Path(config.agents_groups_dir),
+            timezone=config.agents_timezone or config.timezone,
+            isolation=None if config.agents_isolation == "auto" else cast("IsolationName", config.agents_isolation),
+            needs_walls=config.agents_require,
+            engine=cast("Engine | None", config.agents_engine),
+            image=config.agents_image,
+            command=cls.command if config.agents_command is None else config.agents_command,
+            spoken=cast("Spoken", config.agents_speaks),
+            hears=cast("Spoken", config.agents_hears),
+            pass_on=config.agents_pass_on,
+            read_only=tuple(map(Path, config.agents_read_only)),
+            limits=Limits(wall_ms=config.agents_timeout_ms),
+            max_failures=config.agents_max_failures,
+            concurrency=config.agents_concurrency,
+            rules=Rules(
+                approval=cast("Approval", config.agents_approval),
+                max_schedules=config.agents_max_schedules,
+                min_interval_ms=config.agents_min_interval_ms,
+                max_life_ms=config.agents_max_life_ms,
+            ),
+        )
+
     def uid_of(self, number: int) -> int | None:
         """The user that a group's agents run as; None: Rota's own."""
         if self.uid_base is None or os.geteuid() != 0:
@@ -70,7 +99,11 @@ class AgentSettings:
     def choose(self) -> Chosen:
         """The isolation that runs will have."""
         return choose_isolation(
-            require=self.isolation, image=self.image, engine=self.engine, options=self.engine_options
+            require=self.isolation,
+            needs_walls=self.needs_walls,
+            image=self.image,
+            engine=self.engine,
+            options=self.engine_options,
         )
 
     def runner(self, chosen: Chosen) -> CommandRunner:

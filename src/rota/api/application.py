@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from rota.api.auth import Gate
 from rota.api.guard import Guard, local_path, shown_path
@@ -52,6 +52,7 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
         _check_roles(router.routes)
         api.include_router(router)
     describe(api, service.base_path)
+    _add_mcp(api, service)
     if dashboard:
         _add_dashboard(api, service)
     return api
@@ -74,6 +75,14 @@ def _add_dashboard(api: FastAPI, service: Service) -> None:
     site: APIRouter = dashboard.create_site(service)
     _check_roles(site.routes)
     api.include_router(site, include_in_schema=False)
+
+
+def _add_mcp(api: FastAPI, service: Service) -> None:
+    """The agents' door, if the extra `mcp` is installed. It takes tokens of agents only, and looks at them itself."""
+    if importlib.util.find_spec("mcp") is None:
+        return
+    mcp = importlib.import_module("rota.mcp.http")
+    api.router.routes.append(Route(mcp.PATH, mcp.McpEndpoint(service), methods=["GET", "POST", "DELETE"]))
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -229,10 +229,14 @@ def _named(token: Token | None, via: Via) -> Principal | None:
 
 
 class Need:
-    """A dependency: whoever asks has at least this role."""
+    """A dependency: whoever asks has at least this role.
 
-    def __init__(self, role: Role) -> None:
+    A token that is narrowed to the agents of a group opens only what says that it is `for_agents`, too.
+    """
+
+    def __init__(self, role: Role, *, for_agents: bool = False) -> None:
         self.role = role
+        self.for_agents = for_agents
 
     async def __call__(self, request: Request) -> Principal:
         principal = await principal_of(request)
@@ -243,6 +247,8 @@ class Need:
                 "No valid token came with this request. Send `Authorization: Bearer rota_...`, or sign in.",
                 headers={"WWW-Authenticate": "Bearer"},
             )
+        if principal.scope and not self.for_agents:
+            raise NotAllowed(f"The token {principal.name!r} is for agents of one group: it opens their routes alone.")
         if not principal.role.allows(self.role):
             raise NotAllowed(f"This needs the role {self.role}; {principal.name!r} is a {principal.role}.")
         return principal

@@ -65,12 +65,16 @@ async def _beside(duties: Sequence[Duty]) -> AsyncGenerator[None]:
 
 
 async def duties_of(app: Rota) -> list[Duty]:
-    """What runs beside the worker of a connected app: the alerts, which one of all instances looks at, at a time."""
+    """What runs beside the worker of a connected app: the agents' keeper, and the alerts, which one of all instances
+    looks at, at a time."""
+    from rota.agents import agents_of
+    from rota.agents.keeper import Keeper
     from rota.alerts import AlertDuty
 
+    keeper = Keeper(agents_of(app)).run
     if not app.config.alerts_enabled:
-        return []
-    return [AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
+        return [keeper]
+    return [keeper, AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
 
 
 def check_may_work(config: Config) -> None:

@@ -12,7 +12,7 @@ from rota.clock import parse_duration
 from rota.core.task import Event, Identity, TaskStatus
 from rota.dashboard import words
 from rota.dashboard.forms import Form, read_identity
-from rota.dashboard.pages import dead_letters, system
+from rota.dashboard.pages import agents, dead_letters, system
 from rota.dashboard.preferences import COOKIES
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput
@@ -205,11 +205,12 @@ async def _erase(view: View, form: Form) -> Response:
     user_id = form.exact("user")
     if form.exact("confirmation") != user_id:
         raise InvalidInput("Nothing was erased: the user's id was not typed as it is. Go back and type it again.")
-    erasure = await view.operator.erase_user(user_id)
+    erasure, contexts = await view.operator.erase_user(user_id)
     still = (
         f" {words.count(erasure.running, 'task')} still run and are removed when they end." if erasure.running else ""
     )
-    gone = f"{words.count(erasure.tasks, 'task')} and {words.count(erasure.runs, 'run')}"
+    tasks, runs = words.count(erasure.tasks, "task"), words.count(erasure.runs, "run")
+    gone = f"{tasks}, {runs} and {words.count(contexts, 'context')}"
     return view.back(f"Of {user_id}, {gone} are erased.{still}", view.url("/users", user=user_id))
 
 
@@ -253,6 +254,8 @@ ACTS: Final = (
     ("/act/schedule/set", _upsert, Role.OPERATOR),
     ("/act/type", _type, Role.OPERATOR),
     ("/act/type/limits", _limits, Role.OPERATOR),
+    ("/act/agent", agents.carry_out, Role.OPERATOR),
+    ("/act/agent/switch", agents.throw, Role.OPERATOR),
     ("/act/user/erase", _erase, Role.ADMIN),
     ("/act/token/add", _add_token, Role.ADMIN),
     ("/act/token/revoke", _revoke_token, Role.ADMIN),

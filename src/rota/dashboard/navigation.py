@@ -29,6 +29,8 @@ PAGES: Final[tuple[Entry, ...]] = (
     Entry("schedules", "/schedules", "Schedules", "s", Role.VIEWER, "Work"),
     Entry("runs", "/runs", "Runs", "r", Role.VIEWER, "Work"),
     Entry("dead_letters", "/dead-letters", "Dead letters", "d", Role.VIEWER, "Work"),
+    Entry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),
+    Entry("memory", "/memory", "Memory", "m", Role.VIEWER, "Work"),
     Entry("instances", "/instances", "Instances", "i", Role.VIEWER, "System"),
     Entry("alerts", "/alerts", "Alerts", "a", Role.VIEWER, "System"),
     Entry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),

@@ -15,12 +15,27 @@ from rota.api.paths import KeyInPath, UserInPath
 from rota.api.problems import Problem
 from rota.api.routing import GuardedRoute
 from rota.api.service import Service
+from rota.core.task import RunRecord
 from rota.dashboard.act import ACTS
 from rota.dashboard.forms import Form, form_of
-from rota.dashboard.pages import alerts, dead_letters, overview, runs, schedules, system, task, tasks, types
+from rota.dashboard.pages import (
+    agents,
+    alerts,
+    dead_letters,
+    memory,
+    overview,
+    runs,
+    schedules,
+    system,
+    task,
+    tasks,
+    types,
+)
 from rota.dashboard.sign_in import add_sign_in
 from rota.dashboard.view import Page, Site, View
 from rota.errors import RotaError
+from rota.memory.person import Kept
+from rota.stores.base import Snapshot
 
 __all__ = ["create_site"]
 
@@ -34,6 +49,8 @@ PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
     ("/schedules/new", schedules.new, Role.OPERATOR),
     ("/runs", runs.show, Role.VIEWER),
     ("/dead-letters", dead_letters.show, Role.VIEWER),
+    ("/agents", agents.show, Role.VIEWER),
+    ("/memory", memory.show, Role.VIEWER),
     ("/instances", system.instances, Role.VIEWER),
     ("/alerts", alerts.show, Role.VIEWER),
     ("/audit", system.audit, Role.OPERATOR),
@@ -102,7 +119,12 @@ def _add_named_pages(router: APIRouter, site: Site) -> None:
         view = await _view(site, request)
         return site.render(view, await types.show(view, task_type))
 
-    _ = of_task, of_schedule, of_run, of_type
+    @router.get("/memory/{user_id}", dependencies=[Depends(Need(Role.OPERATOR))])
+    async def of_memory(request: Request, user_id: UserInPath) -> Response:
+        view = await _view(site, request)
+        return site.render(view, await memory.one(view, user_id))
+
+    _ = of_task, of_schedule, of_run, of_type, of_memory
 
 
 def _add_export(router: APIRouter, site: Site) -> None:
@@ -114,12 +136,16 @@ def _add_export(router: APIRouter, site: Site) -> None:
 
         async def lines() -> AsyncIterator[bytes]:
             async for item in known:
-                yield msgspec.json.encode({"kind": type(item).__name__, "value": item}) + b"\n"
+                yield msgspec.json.encode(_exported(item)) + b"\n"
 
         headers = {"Content-Disposition": 'attachment; filename="user.ndjson"', "Cache-Control": "no-store"}
         return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
 
     _ = export
+
+
+def _exported(item: Snapshot | RunRecord | Kept) -> dict[str, object]:
+    return item.to_dict() if isinstance(item, Kept) else {"kind": type(item).__name__, "value": item}
 
 
 def _add_files(router: APIRouter, site: Site) -> None:

@@ -66,6 +66,7 @@ _SECTIONS: Final = {
     "schedule": "schedules",
     "schedule_new": "schedules",
     "type": "overview",
+    "memory_user": "memory",
 }
 """Pages about one thing, and the page that lists such things."""
 

@@ -49,13 +49,15 @@ class Chosen:
 def choose_isolation(
     *,
     require: IsolationName | None = None,
+    needs_walls: bool = False,
     image: str | None = None,
     engine: Engine | None = None,
     options: tuple[str, ...] = (),
 ) -> Chosen:
     """The strongest isolation that works here; with `require` that one or `RunnerUnavailable` with the reason.
 
-    It really tries: a program that is installed but not allowed to do its work is not present.
+    `needs_walls` never takes the plain process, which is no wall. It really tries: a program that is installed but not
+    allowed to do its work is not present.
     """
     looks: dict[IsolationName, Callable[[], Finding]] = {
         "container": lambda: _look_for_container(image, engine, options),
@@ -65,15 +67,22 @@ def choose_isolation(
     if require is not None and require not in looks:
         raise RunnerUnavailable(f"The isolation {require!r} is unknown. Use one of: {', '.join(STRENGTH)}.")
     findings: list[Finding] = []
-    for name in STRENGTH if require is None else (require,):
+    for name in _candidates(require, needs_walls):
         finding = looks[name]()
         findings.append(finding)
         if finding.isolation is not None:
             return Chosen(finding.isolation, tuple(findings))
+    wanted = f"The isolation {require!r} was asked for" if require is not None else "A sandbox was asked for"
+    reasons = " ".join(f"{finding.name}: {finding.reason}" for finding in findings)
     raise RunnerUnavailable(
-        f"The isolation {require!r} was asked for and is not to be had: {findings[-1].reason}"
-        " Install it, or set agents.isolation to another one."
+        f"{wanted} and is not to be had: {reasons} Install it, or set agents.isolation to another one."
     )
+
+
+def _candidates(require: IsolationName | None, needs_walls: bool) -> tuple[IsolationName, ...]:
+    if require is not None:
+        return (require,)
+    return tuple(name for name in STRENGTH if name != "process" or not needs_walls)
 
 
 def _look_for_container(image: str | None, engine: Engine | None, options: tuple[str, ...]) -> Finding:

@@ -32,6 +32,7 @@ PATIENCE: Final = 35.0
 """Seconds beyond the grace in which the supervisor must have ended all and reported; then it is ended itself."""
 LAST_WORDS: Final = 5.0
 """Seconds in which the rest of the output is read after the end."""
+_GONE: Final = 1.0
 _CHUNK: Final = 65_536
 
 _log = get_logger("rota.agents")
@@ -177,6 +178,11 @@ class _Supervised:
         finally:
             asyncio.get_running_loop().remove_reader(self._status)
             os.close(self._status)
+            # Nearly always it is gone now. Closing the transport of a process that nobody has waited for yet would make
+            # two of us wait for it, and the event loop complain that it was taken from it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GONE):
+                    await self._process.wait()
             # It ends what is still there of the supervisor, and the pipes: waiting for the process alone would also
             # wait for whoever holds them open. There is no public way to it.
             self._process._transport.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: SLF001

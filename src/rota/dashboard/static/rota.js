@@ -162,6 +162,8 @@ setInterval(() => {
   if (stream?.readyState !== EventSource.OPEN) say("polling", "polling");
   if (stream?.readyState !== EventSource.OPEN || !find("#trouble").hidden) refresh();
 }, POLL_MS);
+// What an agent says comes without an event: where it is shown, the page looks again by itself.
+setInterval(() => { if (find("[data-poll]") && !document.hidden) refresh(); }, 1000);
 document.addEventListener("visibilitychange", () => (document.hidden ? fallSilent() : listen()));
 addEventListener("pagehide", fallSilent);
 addEventListener("pageshow", (event) => { if (event.persisted) listen(); });

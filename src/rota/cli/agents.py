@@ -1,0 +1,376 @@
+"""`rota agent`: scheduled agents, their groups, what waits for approval, what runs, and the switches that stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from rota.cli.invocation import Cli
+from rota.cli.output import Column
+from rota.cli.pages import CursorOption, WatchOption, with_watch
+from rota.clock import parse_duration
+from rota.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rota.agents.desk import Desk
+    from rota.agents.record import AgentSchedule
+
+__all__ = [
+    "add",
+    "add_group",
+    "approve",
+    "cancel",
+    "kill",
+    "log",
+    "ls",
+    "ls_groups",
+    "pause",
+    "reject",
+    "remove_group",
+    "resume",
+    "revive",
+    "run",
+    "running",
+    "show",
+    "stop",
+    "token",
+    "waiting",
+]
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id, as `agent ls` prints it.")]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's folder, e.g. main.")]
+ScopeArgument = Annotated[str, typer.Argument(metavar="[GROUP]", help="The group's folder. Left out: all groups.")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only this group.")]
+
+_COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("GROUP", "group_folder"),
+    Column("STATUS", "status"),
+    Column("WHEN", "words"),
+    Column("NEXT", "next_run"),
+    Column("LAST RESULT", "last_result"),
+    Column("MADE BY", "made_by"),
+)
+_WAITING: Final = (
+    Column("ID", "id"),
+    Column("GROUP", "group_folder"),
+    Column("MADE BY", "made_by"),
+    Column("WHEN", "words"),
+    Column("PROMPT", "prompt"),
+    Column("DIGEST", "digest"),
+)
+_GROUPS: Final = (
+    Column("FOLDER", "folder"),
+    Column("NAME", "name"),
+    Column("MAIN", "is_main"),
+    Column("ZONE", "timezone"),
+    Column("NETWORK", "has_network"),
+    Column("STOPPED", "stopped"),
+)
+_RUNNING: Final = (
+    Column("ID", "id"),
+    Column("GROUP", "folder"),
+    Column("STARTED", "started_at"),
+    Column("LAST SIGN", "seen_at"),
+    Column("OUTPUT", "output"),
+)
+_RUNS: Final = (
+    Column("STATUS", "status"),
+    Column("REASON", "reason"),
+    Column("DUE", "fire_at"),
+    Column("STARTED", "started_at"),
+    Column("TOOK", "duration_ms"),
+    Column("RESULT", "result"),
+    Column("ERROR", "error"),
+)
+
+
+class Context(StrEnum):
+    """Which session a run has."""
+
+    ISOLATED = "isolated"
+    GROUP = "group"
+
+
+@asynccontextmanager
+async def desk_of(cli: Cli) -> AsyncGenerator[Desk]:
+    """Acts in the name of whoever sits here. If no service has made the type `agent` known yet, it is made known."""
+    from rota.agents import AGENT, agents_of
+    from rota.agents.desk import Desk
+    from rota.builtin import build
+
+    async with cli.desk() as desk:
+        if all(record.task_type.name != AGENT for record in await desk.store.list_types()):
+            async with build(cli.config):
+                pass
+        yield Desk(agents_of(desk.app), desk.operator.principal, desk.app.database)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+async def ls(
+    cli: Cli,
+    group: GroupOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Finished ones too.")] = False,
+    watch: WatchOption = False,
+) -> None:
+    """List the scheduled agents, and what waits for approval."""
+    async with desk_of(cli) as desk:
+
+        async def list_them() -> None:
+            found = await desk.list_tasks(group=group, finished=everything)
+            empty = (
+                "No agent is scheduled. `rota agent add main 'Tell me what changed.' --cron '0 9 * * 1-5'` adds one."
+            )
+            cli.output.page([one.to_dict() for one in found], _COLUMNS, empty=empty)
+
+        await with_watch(cli, list_them, watch=watch)
+
+
+async def show(cli: Cli, schedule_id: IdArgument) -> None:
+    """Show one scheduled agent."""
+    async with desk_of(cli) as desk:
+        cli.output.one((await desk.get_task(schedule_id)).to_dict())
+
+
+async def running(cli: Cli, watch: WatchOption = False) -> None:
+    """List what runs now, with the last line of its output."""
+    async with desk_of(cli) as desk:
+
+        async def list_them() -> None:
+            rows = [one.to_dict() for one in await desk.running()]
+            if not cli.output.as_json:
+                rows = [{**row, "output": str(row["output"]).rpartition("\n")[2]} for row in rows]
+            cli.output.page(rows, _RUNNING, empty="No agent runs now.")
+
+        await with_watch(cli, list_them, watch=watch)
+
+
+async def waiting(cli: Cli) -> None:
+    """List what agents have asked for and a person has to approve."""
+    async with desk_of(cli) as desk:
+        rows = [one.to_dict() for one in await desk.waiting()]
+    cli.output.page(rows, _WAITING, empty="Nothing waits for approval.")
+
+
+async def log(
+    cli: Cli,
+    schedule_id: IdArgument,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="At most so many, 1 to 200.")] = 20,
+    cursor: CursorOption = None,
+) -> None:
+    """List the runs of a scheduled agent, and the fires that were not run, newest first."""
+    async with desk_of(cli) as desk:
+        page = await desk.task_history(schedule_id, limit=limit, cursor=cursor)
+    cli.output.page(page.items, _RUNS, cursor=page.cursor, empty=f"{schedule_id} has not run yet.")
+
+
+# --- acting ----------------------------------------------------------------------------------------------------------
+
+
+async def add(
+    cli: Cli,
+    group: GroupArgument,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the agent should do.")],
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
+    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the group's zone.")] = None,
+    context: Annotated[Context, typer.Option("--context", help="A session of its own, or the group's.")] = (
+        Context.ISOLATED
+    ),
+    script: Annotated[
+        Path | None, typer.Option("--script", metavar="FILE", help="A gate script that decides whether to run.")
+    ] = None,
+    expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="When it ends by itself.")] = None,
+) -> None:
+    """Schedule an agent."""
+    kind, value = _trigger(cron, every, at)
+    async with desk_of(cli) as desk:
+        made = await desk.schedule_task(
+            group=group,
+            prompt=prompt,
+            schedule_type=kind,
+            schedule_value=value,
+            context_mode=context.value,
+            script=_text_of(script),
+            timezone=tz,
+            expires=expires,
+        )
+    cli.output.one(made.to_dict(), f"{made.id}: {made.words}; next {made.next_run_words}.")
+
+
+def _trigger(cron: str | None, every: str | None, at: str | None) -> tuple[str, str]:
+    given = [(kind, value) for kind, value in (("cron", cron), ("interval", every), ("once", at)) if value is not None]
+    if len(given) != 1:
+        raise InvalidInput("Say when, in one way: --cron '0 9 * * 1-5', --every 1h, or --at 2026-03-08T09:00:00.")
+    return given[0]
+
+
+def _text_of(script: Path | None) -> str | None:
+    if script is None:
+        return None
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput(f"The script {script} cannot be read: {error}. Name a text file.") from None
+
+
+async def run(cli: Cli, schedule_id: IdArgument) -> None:
+    """Run it once, now; its own times stay."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.run_task(schedule_id), "is due now")
+
+
+async def pause(cli: Cli, schedule_id: IdArgument) -> None:
+    """Hold it back until it is resumed."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.pause_task(schedule_id), "is paused")
+
+
+async def resume(cli: Cli, schedule_id: IdArgument) -> None:
+    """Let it go on, also one that Rota has paused."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.resume_task(schedule_id), "goes on")
+
+
+async def cancel(cli: Cli, schedule_id: IdArgument) -> None:
+    """End it; its history stays."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.cancel_task(schedule_id), "is cancelled")
+
+
+async def stop(cli: Cli, schedule_id: IdArgument) -> None:
+    """End the run that is under way; the schedule goes on."""
+    async with desk_of(cli) as desk:
+        await desk.stop_run(schedule_id)
+    cli.output.one({"id": schedule_id, "stopping": True}, f"{schedule_id} is told to end; it is gone within seconds.")
+
+
+async def approve(
+    cli: Cli,
+    schedule_id: IdArgument,
+    digest: Annotated[
+        str | None, typer.Option("--digest", help="Only if it still is what `agent waiting` has shown.")
+    ] = None,
+) -> None:
+    """Agree to what an agent has asked for."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.approve(schedule_id, digest=digest), "is approved")
+
+
+async def reject(cli: Cli, schedule_id: IdArgument) -> None:
+    """Refuse what an agent has asked for."""
+    async with desk_of(cli) as desk:
+        _say(cli, await desk.reject(schedule_id), "is rejected")
+
+
+async def kill(
+    cli: Cli,
+    scope: ScopeArgument = "*",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Shown wherever something is skipped.")] = "",
+) -> None:
+    """Throw the kill switch of a group, or of all: what runs is ended, what is due is skipped."""
+    async with desk_of(cli) as desk:
+        switch = await desk.switch_off(scope, reason)
+    cli.output.one(switch.to_dict(), f"{switch.words} `rota agent revive` lets it go on.")
+
+
+async def revive(cli: Cli, scope: ScopeArgument = "*") -> None:
+    """Let a group, or all, go on. What was skipped stays skipped."""
+    async with desk_of(cli) as desk:
+        await desk.switch_on(scope)
+    whose = "All groups" if scope == "*" else f"The group {scope!r}"
+    cli.output.one({"scope": scope, "revived": True}, f"{whose} may go on.")
+
+
+def _say(cli: Cli, schedule: AgentSchedule, what: str) -> None:
+    following = f"; next {schedule.next_run_words}" if schedule.next_run_words else ""
+    cli.output.one(schedule.to_dict(), f"{schedule.id} {what} ({schedule.status}{following}).")
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+async def add_group(
+    cli: Cli,
+    folder: GroupArgument,
+    name: Annotated[str, typer.Option("--name", help="What people call it.")] = "",
+    chat: Annotated[str, typer.Option("--chat", metavar="ID", help="The chat that it belongs to.")] = "",
+    main: Annotated[bool, typer.Option("--main", help="The main group, which sees all others. There is one.")] = False,
+    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the installation's zone.")] = None,
+    network: Annotated[bool, typer.Option("--network", help="Its agents may use the network.")] = False,
+    notices: Annotated[bool, typer.Option("--notices", help="Keep what its owner is told in a file, too.")] = False,
+    webhook: Annotated[str | None, typer.Option("--webhook", metavar="URL", help="Tell its owner there.")] = None,
+    secret: Annotated[str | None, typer.Option("--secret", help="Signs what the webhook is sent.")] = None,
+) -> None:
+    """Add a group of agents, with a folder of its own."""
+    from rota.agents import ChannelSettings
+
+    channels = [ChannelSettings(kind="file")] if notices else []
+    if webhook is not None:
+        channels.append(ChannelSettings(kind="webhook", url=webhook, secret=secret))
+    async with desk_of(cli) as desk:
+        group = await desk.add_group(
+            folder, name=name, chat_jid=chat, is_main=main, timezone=tz, channels=channels, has_network=network
+        )
+    cli.output.one(group.to_dict(), f"The group {group.folder!r} is there{' as the main one' if main else ''}.")
+
+
+async def ls_groups(cli: Cli) -> None:
+    """List the groups, with the switches that stop them."""
+    async with desk_of(cli) as desk:
+        groups, switches = await desk.groups(), await desk.switches()
+    thrown = {switch.scope: switch for switch in switches}
+    rows: list[Mapping[str, Any]] = []
+    for group in groups:
+        switch = thrown.get("*") or thrown.get(group.folder)
+        rows.append({**group.to_dict(), "stopped": None if switch is None else switch.words})
+    cli.output.page(rows, _GROUPS, empty="No groups. `rota agent group add main --main` adds the first.")
+
+
+async def remove_group(cli: Cli, folder: GroupArgument) -> None:
+    """Forget a group. Its folder stays; its schedules are paused when they are due next."""
+    async with desk_of(cli) as desk:
+        await desk.remove_group(folder)
+    cli.output.one({"folder": folder, "removed": True}, f"The group {folder!r} is removed; its folder stays.")
+
+
+async def token(
+    cli: Cli,
+    group: GroupArgument,
+    name: Annotated[str | None, typer.Option("--name", help="What it is for. Default: the group's.")] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", metavar="NAME", help="Only this tool; repeatable.")
+    ] = None,
+    look_only: Annotated[bool, typer.Option("--look-only", help="It can list, and change nothing.")] = False,
+    in_runs: Annotated[
+        bool, typer.Option("--in-runs", help="For scheduled runs: it can look and hold back, but make nothing.")
+    ] = False,
+    expires: Annotated[str | None, typer.Option("--expires", metavar="D", help="It ends after this long.")] = None,
+) -> None:
+    """Make a token for a group's agents, to be used at /mcp. It opens nothing but that group's schedules."""
+    from rota.access import Role
+
+    lifetime_ms = None if expires is None else parse_duration(expires, what="--expires")
+    async with desk_of(cli) as desk:
+        now = await desk.agents.now()
+        made = await desk.add_token(
+            group,
+            name or f"agents of {group}",
+            role=Role.VIEWER if look_only else Role.OPERATOR,
+            tools=tool or (),
+            in_runs=in_runs,
+            expires_at=None if lifetime_ms is None else now + lifetime_ms,
+        )
+    if cli.output.as_json:
+        cli.output.one({**made.token.to_dict(), "secret": made.secret})
+        return
+    cli.output.say(made.secret)
+    cli.output.note(f"This token (id {made.token.id}) is shown this once. `rota token revoke {made.token.id}` ends it.")

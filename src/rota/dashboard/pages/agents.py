@@ -1,0 +1,151 @@
+"""Scheduled agents: what runs now and says, what waits for approval, the schedules, the groups and their switches."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from fastapi.responses import Response
+
+from rota.agents import EVERYBODY, AgentSchedule, agents_of
+from rota.agents.desk import Desk
+from rota.api.paths import quote_key
+from rota.dashboard.actions import Action
+from rota.dashboard.forms import Form
+from rota.dashboard.view import Page, View, safe_back
+from rota.errors import IllegalTransition, InvalidInput, UnknownTask
+
+__all__ = ["carry_out", "show", "throw"]
+
+_QUESTIONS: Final = {
+    "cancel": "Cancel {}? It ends; its history stays.",
+    "stop": "Stop the run of {}? The agent is ended within seconds; the schedule goes on.",
+    "reject": "Reject {}? It never counts.",
+}
+_LABELS: Final = {
+    "approve": "Approve",
+    "reject": "Reject",
+    "stop": "Stop",
+    "run": "Run now",
+    "pause": "Pause",
+    "resume": "Resume",
+    "cancel": "Cancel",
+}
+
+
+def desk_of(view: View) -> Desk:
+    """Acts on the agents in the name of whoever looks."""
+    return Desk(agents_of(view.app), view.principal, view.app.database)
+
+
+async def show(view: View) -> Page:
+    desk, group = desk_of(view), view.given("group")
+    waiting = await desk.waiting()
+    asked = {one.id for one in waiting if one.asks_for == "create"}
+    schedules = [one for one in await desk.list_tasks(group=group) if one.id not in asked]
+    switches = {switch.scope: switch for switch in await desk.switches()}
+    values = {
+        "running": await desk.running(),
+        "waiting": waiting,
+        "schedules": schedules,
+        "groups": await desk.groups(),
+        "group": group,
+        "timezone": desk.agents.settings.timezone,
+        "switches": switches,
+        "all_off": switches.get(EVERYBODY),
+        "of_schedule": of_schedule,
+        "on_one": on_one,
+        "switch_of": switch_of,
+    }
+    return Page("agents.html", "Agents", values, concerns="agent")
+
+
+# --- what can be done ------------------------------------------------------------------------------------------------
+
+
+def of_schedule(schedule: AgentSchedule) -> list[Action]:
+    """What can be done to a schedule as it stands."""
+    verbs = ["resume"] if schedule.status == "paused" else ["run", "pause"]
+    return [on_one(verb, schedule.id) for verb in [*verbs, "cancel"]]
+
+
+def on_one(verb: str, schedule_id: str, digest: str | None = None) -> Action:
+    """One button about one schedule; approving means what was shown."""
+    word = "run-now" if verb == "run" else verb
+    question = _QUESTIONS.get(verb)
+    return Action(
+        label=_LABELS[verb],
+        path="/act/agent",
+        fields=(("verb", verb), ("id", schedule_id), ("digest", digest or "")),
+        command=shlex.join(["rota", "agent", verb, schedule_id]),
+        method="POST",
+        url=f"/api/agents/schedules/{quote_key(schedule_id)}/{word}",
+        body="{}" if verb == "approve" else None,
+        question=None if question is None else question.format(schedule_id),
+        danger=verb in ("cancel", "stop", "reject"),
+    )
+
+
+def switch_of(scope: str, *, is_off: bool) -> Action:
+    """The kill switch of a group, or of all."""
+    whose = "all groups" if scope == EVERYBODY else f"the group {scope}"
+    word = "all" if scope == EVERYBODY else scope
+    return Action(
+        label=f"{'Revive' if is_off else 'Stop'}{' all' if scope == EVERYBODY else ''}",
+        path="/act/agent/switch",
+        fields=(("scope", scope), ("verb", "revive" if is_off else "kill")),
+        command=shlex.join(["rota", "agent", "revive" if is_off else "kill", *([] if word == "all" else [scope])]),
+        method="DELETE" if is_off else "PUT",
+        url=f"/api/agents/switches/{word}",
+        body=None if is_off else "{}",
+        question=None if is_off else f"Stop {whose}? What runs is ended, and what is due is skipped.",
+        danger=not is_off,
+    )
+
+
+# --- and is done -----------------------------------------------------------------------------------------------------
+
+
+async def carry_out(view: View, form: Form) -> Response:
+    """A button about one schedule."""
+    verb, schedule_id = form.need("verb"), form.exact("id")
+    back = safe_back(form.exact("back"), view.site.service.base_path)
+    try:
+        sentence = await _done(desk_of(view), verb, schedule_id, form.get("digest"))
+    except (IllegalTransition, UnknownTask) as refused:
+        # Somebody was faster, or it has ended by itself: no error, but worth a sentence.
+        sentence = str(refused)
+    return view.back(sentence, back)
+
+
+_DONE: Final[Mapping[str, tuple[Callable[[Desk, str], Awaitable[object]], str]]] = {
+    "reject": (Desk.reject, "rejected"),
+    "stop": (Desk.stop_run, "told to end"),
+    "run": (Desk.run_task, "due now"),
+    "pause": (Desk.pause_task, "paused"),
+    "resume": (Desk.resume_task, "going on"),
+    "cancel": (Desk.cancel_task, "cancelled"),
+}
+
+
+async def _done(desk: Desk, verb: str, schedule_id: str, digest: str | None) -> str:
+    if verb == "approve":
+        await desk.approve(schedule_id, digest=digest)
+        return f"{schedule_id} is approved."
+    if verb not in _DONE:
+        raise InvalidInput(f"There is nothing called {verb[:20]!r} to do here. Use one of: {', '.join(_LABELS)}.")
+    act, said = _DONE[verb]
+    await act(desk, schedule_id)
+    return f"{schedule_id} is {said}."
+
+
+async def throw(view: View, form: Form) -> Response:
+    """A kill switch, on or off."""
+    desk, scope = desk_of(view), form.need("scope")
+    whose = "All groups" if scope == EVERYBODY else f"The group {scope}"
+    if form.need("verb") == "revive":
+        await desk.switch_on(scope)
+        return view.back(f"{whose} may go on.", view.url("/agents"))
+    await desk.switch_off(scope, form.get("reason") or "from the dashboard")
+    return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", view.url("/agents"))

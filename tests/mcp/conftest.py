@@ -1,0 +1,93 @@
+"""A service with two groups of agents, reached the way that agents reach it: by the official client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from tests.api.stage import Stage, serving
+
+from rota import Rota
+from rota.access import Principal, Role
+from rota.agents import Agents, AgentSettings, Rules, install_agents
+from rota.agents.desk import Desk
+from rota.api import Service, create_api
+
+ADMIN = Principal("test", "ann", Role.ADMIN, "code")
+
+
+@dataclass
+class Scene:
+    """What a test acts on. `connect` is an agent's way in; `desk` is the owner's."""
+
+    app: Rota
+    agents: Agents
+    desk: Desk
+    port: int
+    service: Service
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def secret(self, group: str, **settings: Any) -> str:
+        return (await self.desk.add_token(group, f"agents of {group}", **settings)).secret
+
+    @asynccontextmanager
+    async def connect(self, group: str, **settings: Any) -> AsyncGenerator[Client]:
+        """The official client with a token of this group."""
+        async with self.connect_with(await self.secret(group, **settings)) as client:
+            yield client
+
+    @asynccontextmanager
+    async def connect_with(self, secret: str) -> AsyncGenerator[Client]:
+        headers = {"Authorization": f"Bearer {secret}"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(self.url, http_client=http)) as client,
+        ):
+            yield client
+
+
+Staging = Callable[..., AbstractAsyncContextManager[Scene]]
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
+    monkeypatch.chdir(tmp_path)
+    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "ROTA_AGENT_RUN", "TIMEZONE", "TZ"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def staging(sqlite_url: str, tmp_path: Path) -> Staging:
+    """Makes a scene: with `rules`, and how the service is known."""
+
+    @asynccontextmanager
+    async def stage(rules: Rules | None = None, **settings: Any) -> AsyncGenerator[Scene]:
+        app = Rota(sqlite_url)
+        own = AgentSettings(
+            groups_dir=tmp_path / "groups",
+            isolation="process",
+            timezone="Europe/Berlin",
+            uid_base=None,
+            rules=rules or Rules(),
+        )
+        agents = install_agents(app, own)
+        service = Service(app, **settings)
+        async with service:
+            desk = Desk(agents, ADMIN, app.database)
+            await desk.add_group("main", is_main=True)
+            await desk.add_group("family", timezone="Asia/Tokyo")
+            await desk.add_group("work")
+            async with serving(Stage(service, create_api(service, dashboard=False), {})) as port:
+                yield Scene(app, agents, desk, port, service)
+
+    return stage
