@@ -165,7 +165,7 @@ async def test_a_closed_or_broken_gate_leaves_a_skipped_row_and_wakes_nobody(
         assert (await agents.get_task(ANN, made.id)).status == "active"
 
 
-async def test_the_snapshot_shows_a_group_its_own_and_main_everything(
+async def test_d38_the_snapshot_shows_a_group_its_own_and_main_everything(
     app: Rota, agents: Agents, clock: FakeClock, groups_dir: Path
 ) -> None:
     async with app:
@@ -190,7 +190,7 @@ async def test_the_snapshot_shows_a_group_its_own_and_main_everything(
             assert (groups_dir / "family").stat().st_uid != (groups_dir / "main").stat().st_uid != 0
 
 
-async def test_a_missing_group_leaves_its_row_pauses_the_schedule_and_says_why(
+async def test_d31_a_missing_group_leaves_its_row_pauses_the_schedule_and_says_why(
     app: Rota, agents: Agents, clock: FakeClock
 ) -> None:
     async with app:

@@ -1,6 +1,7 @@
 """The built-in agent: it says back what it was asked, so that schedules can be tried with nothing installed.
 
-It stands alone on the standard library and speaks the runner's protocol: one JSON object in, JSON lines out.
+It stands alone on the standard library and speaks the runner's protocol: one JSON object in, JSON lines out. Its source
+may itself be an argument of a command, so nothing in it looks like a placeholder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def main() -> None:
     _say({"progress": "Reading the prompt."})
     result = request["prompt"]
     if request.get("data") is not None:
-        result = f"{result}\n{json.dumps(request['data'], ensure_ascii=False)}"
+        result = "\n".join((result, json.dumps(request["data"], ensure_ascii=False)))
     _say({"status": "success", "result": result, "error": None, "newSessionId": session})
 
 

@@ -230,7 +230,9 @@ class AgentHandler:
 
     async def _request(self, tables: _Tables, job: _Job, data: object) -> RunRequest:
         group, payload = job.group, job.payload
-        zones = Zones({one.folder: one.timezone for one in await tables.groups.list()}, self._settings.timezone)
+        # Only main sees schedules of others, and so their zones.
+        seen = await tables.groups.list() if group.is_main else [group]
+        zones = Zones({one.folder: one.timezone for one in seen}, self._settings.timezone)
         whose = None if group.is_main else group.folder
         schedules = await schedules_of(tables.store, tables.ledger, zones, whose)
         await asyncio.to_thread(

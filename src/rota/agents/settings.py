@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +19,33 @@ from rota.agents.runners.output import Spoken
 from rota.clock import SECOND, Millis
 from rota.config import Config
 
-__all__ = ["ECHO", "AgentSettings"]
+__all__ = ["ECHO", "AgentSettings", "echo_command"]
 
 ECHO: Final = Path(__file__).with_name("echo.py")
 _UID_BASE: Final = 1_900_000_000
 # The kernel's largest user id is far above; distributions and container managers hand out none from here on.
+
+
+def echo_command(interpreter: Path, program: Path = ECHO) -> Template:
+    """The built-in agent, so that the user of any group can run it.
+
+    When Rota is root, its interpreter or its own files may lie where nobody else may look (in root's home, say). The
+    agent needs nothing but the standard library: any Python will do, and its source can be handed over.
+    """
+    if os.geteuid() != 0 or (_is_for_all(interpreter) and _is_for_all(program)):
+        return (str(interpreter), "-I", "-S", str(program))
+    others = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+    python = str(interpreter) if _is_for_all(interpreter) or others is None else others
+    return (python, "-I", "-S", "-c", program.read_text(encoding="utf-8"))
+
+
+def _is_for_all(path: Path) -> bool:
+    """Whether any user may reach a file and read it."""
+    real = path.resolve()
+    return bool(real.stat().st_mode & 0o004) and all(folder.stat().st_mode & 0o001 for folder in real.parents)
+
+
+_ECHO_COMMAND: Final[Template] = echo_command(Path(sys.executable))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +61,7 @@ class AgentSettings:
     engine: Engine | None = None
     image: str | None = None
     engine_options: tuple[str, ...] = ()
-    command: Template = (sys.executable, "-I", "-S", str(ECHO))
+    command: Template = _ECHO_COMMAND
     spoken: Spoken = "json"
     hears: Spoken = "json"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
