@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import Final, Protocol, runtime_checkable
 
+from rota.cli.collection import no_collection
 from rota.cli.exits import ExitCode, exit_code_of
 from rota.cli.output import printable_lines, write_json
 from rota.errors import RotaError
@@ -45,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     # Here, so that Ctrl-C during the imports is met by `main` too.
-    from rota.cli.root import root
+    with no_collection():
+        from rota.cli.root import root
 
     try:
         outcome: object = root(given, prog_name="rota", standalone_mode=False)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import typer
 
+from rota.cli.collection import begin_collection, no_collection
 from rota.cli.invocation import Cli, sqlite_file
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
 from rota.cli.workers import check_may_work, duties_of
@@ -44,18 +45,25 @@ async def up(
     concurrency: ConcurrencyOption = None,
 ) -> None:
     """Serve until Ctrl-C: a worker, the dashboard, the HTTP API and the alerts. Without --app: the built-in types."""
+    with no_collection():
+        await _up(cli, app, host, port, concurrency, with_worker=not no_worker)
+
+
+async def _up(
+    cli: Cli, app: str | None, host: str | None, port: int | None, concurrency: int | None, *, with_worker: bool
+) -> None:
     from rota.cli.logs import log_to_stderr
     from rota.cli.server import Listener
 
     rota = _app(cli, app, concurrency)
     config = rota.config
-    if not no_worker:
+    if with_worker:
         check_may_work(config)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(config)
     listener = Listener(host or config.server_host, config.server_port if port is None else port)
     try:
-        await _serve(cli, rota, listener, is_built_in=app is None, with_worker=not no_worker)
+        await _serve(cli, rota, listener, is_built_in=app is None, with_worker=with_worker)
     finally:
         listener.close()
     cli.output.note("Stopped. Nothing was left running.")
@@ -94,7 +102,7 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
             listener,
             duties=await duties_of(app),
             with_worker=with_worker,
-            on_up=lambda: _greet(cli, service, listener, secret, is_built_in=is_built_in),
+            on_up=lambda: _is_up(cli, service, listener, secret, is_built_in=is_built_in),
             on_stop=lambda: cli.output.note("Stopping: what runs may finish. Ctrl-C again ends it at once."),
         )
 
@@ -108,6 +116,11 @@ def token_file(config: Config) -> Path:
 
 
 # --- what it says ----------------------------------------------------------------------------------------------------
+
+
+def _is_up(cli: Cli, service: Service, listener: Listener, secret: str | None, *, is_built_in: bool) -> None:
+    _greet(cli, service, listener, secret, is_built_in=is_built_in)
+    begin_collection()
 
 
 def _greet(cli: Cli, service: Service, listener: Listener, secret: str | None, *, is_built_in: bool) -> None:

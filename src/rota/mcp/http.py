@@ -3,14 +3,17 @@
 Who asks is looked up anew for every request, from its token alone: there is no session that could outlive it or be
 taken over. Only a token that is narrowed to a group is taken. A person's own token would let a model, and through it
 whatever text it has read, act as that person.
+
+The SDK takes half a second to import: it is imported when the first agent comes, not when the service starts.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -22,7 +25,9 @@ from rota.api.guard import LOCAL_HOSTS, MAX_BODY
 from rota.api.problems import Refused
 from rota.api.service import Service
 from rota.errors import NotAllowed
-from rota.mcp.server import AgentServer
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
 
 __all__ = ["PATH", "McpEndpoint", "transport_security"]
 
@@ -34,13 +39,16 @@ class McpEndpoint:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._security = transport_security(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = await _agent(Request(scope, receive))
         if scope["method"] != "POST":
             # There is nothing to listen to and no session to end: an answer comes with its request.
             raise Refused(405, "method_not_allowed", "Send a POST: this server keeps no stream open.")
+        # On a thread, because the loop has work to do meanwhile.
+        await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
+        from rota.mcp.server import AgentServer
+
         app = self._service.app
         desk = Desk(agents_of(app), principal, app.database)
         server = AgentServer(desk)
@@ -48,7 +56,7 @@ class McpEndpoint:
         server.streamable_http_app(
             json_response=True,
             stateless_http=True,
-            transport_security=self._security,
+            transport_security=transport_security(self._service),
             max_request_body_size=MAX_BODY,
         )
         async with server.session_manager.run():
@@ -72,6 +80,8 @@ async def _agent(request: Request) -> Principal:
 
 def transport_security(service: Service) -> TransportSecuritySettings:
     """The names that this service goes by, and the origins of its own pages: nothing else is answered."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
     hosts = sorted({*LOCAL_HOSTS, *service.allowed_hosts})
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
