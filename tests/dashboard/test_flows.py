@@ -36,15 +36,15 @@ class Gate:
         self.opened = asyncio.Event()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="session")
 async def gate() -> Gate:
     return Gate()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def service(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> AsyncGenerator[Stage]:
-    folder: Path = tmp_path_factory.mktemp("flows")
-    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF", max_concurrent=8)
+@pytest_asyncio.fixture(loop_scope="session")
+async def service(tmp_path: Path, gate: Gate) -> AsyncGenerator[Stage]:
+    """A service for each test: these act, and what one leaves behind must not be what another one counts."""
+    app = Rota(f"sqlite:///{tmp_path}/rota.db?synchronous=OFF", max_concurrent=8)
 
     @app.task(description="Waits at the gate")
     async def slow(payload: object) -> object:

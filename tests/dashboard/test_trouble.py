@@ -21,11 +21,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 PATIENCE = 15_000
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def prefixed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def prefixed(tmp_path: Path) -> AsyncGenerator[Stage]:
     """A service that lives below /rota."""
-    folder: Path = tmp_path_factory.mktemp("prefixed")
-    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF")
+    app = Rota(f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
 
     @app.task
     async def agent(payload: object) -> object:
