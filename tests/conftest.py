@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -12,6 +13,12 @@ import pytest
 from rota.testing.clock import FakeClock
 from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
+
+
+def pytest_configure() -> None:
+    # A shell's background jobs begin with Ctrl-C ignored, and so would every program that a test starts and interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
