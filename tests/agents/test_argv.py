@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from rota.agents.runners import (
 )
 from rota.agents.runners.command import filled
 from rota.agents.runners.container import container_name
+from rota.agents.settings import AgentSettings
 from rota.errors import InvalidConfig, RunnerUnavailable
 
 LIMITS = Limits(memory_bytes=1_000_000, processes=9, file_bytes=2_000, temporary_bytes=3_000, open_files=64)
@@ -63,6 +65,30 @@ def test_a_container_has_every_limit(engine: str) -> None:
     assert "hunter2" not in str(order)
 
 
+def test_the_engines_client_has_its_own_home_and_no_value_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the group's folder the agent could leave settings for it, which name programs to start as Rota."""
+    own = {"HOME": "/home/rota", "PATH": "/usr/bin", "DOCKER_HOST": "unix:///d", "AWS_SECRET": "hunter2"}
+    monkeypatch.setattr(os, "environ", own)
+    seat = replace(SEAT, environment={"MY_KEY": "s3cret", "HOME": "/groups/family", "LD_PRELOAD": "x.so"})
+    order = ContainerIsolation(engine="docker", image="a").order(("agent",), seat, LIMITS)
+    assert dict(order.env) == {
+        "HOME": "/home/rota",
+        "PATH": "/usr/bin",
+        "DOCKER_HOST": "unix:///d",
+        "MY_KEY": "s3cret",
+    }
+    given_on = [order.argv[at + 1] for at, word in enumerate(order.argv) if word == "--env"]
+    assert "MY_KEY" in given_on
+    assert "LD_PRELOAD=x.so" in given_on
+    assert "HOME=/workspace/group" in given_on
+    assert "s3cret" not in str(order.argv)
+
+
+def test_a_folder_that_a_container_cannot_be_shown_is_said() -> None:
+    with pytest.raises(RunnerUnavailable, match="has a ':'"):
+        ContainerIsolation(engine="docker", image="a").order(("x",), replace(SEAT, folder=Path("/a:b")), LIMITS)
+
+
 def test_apples_engine_gets_what_it_knows() -> None:
     order = ContainerIsolation(engine="container", image="my-agent").order(("agent",), SEAT, LIMITS)
     assert list(order.argv[:10]) == [
@@ -95,7 +121,10 @@ def test_bubblewrap_shows_a_read_only_system_and_one_folder() -> None:
     assert argv[argv.index("--tmpfs") - 4 : argv.index("--tmpfs")] == ["--size", "3000", "--perms", "1777"]
     assert "/etc" not in argv
     assert "/root" not in argv
-    assert "/" not in argv
+    assert [argv[at - 1] for at, word in enumerate(argv) if word == "/"] == ["--remount-ro"]
+    assert argv[argv.index("/dev/shm") - 5 : argv.index("/dev/shm")] == [
+        *("--size", "3000", "--perms", "1777", "--tmpfs")
+    ]
 
 
 def test_without_root_the_sandbox_is_a_user_namespace() -> None:
@@ -133,6 +162,8 @@ def test_an_optional_part_of_the_command_is_left_out_without_its_value() -> None
 def test_a_placeholder_that_nobody_knows_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="sessionID"):
         filled(("agent", "{sessionID}"), agent_input())
+    with pytest.raises(InvalidConfig, match="sessionID"):
+        AgentSettings(command=("agent", ("--resume", "{sessionID}")))
 
 
 @given(prompt=st.text(), session=st.text())

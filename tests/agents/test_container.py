@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import tarfile
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.agents.runners import AgentInput, CommandRunner, ContainerIsolation, Limits, RunRequest, Seat
+from rota.agents.runners import (
+    AgentInput,
+    CommandRunner,
+    ContainerIsolation,
+    Limits,
+    RunRequest,
+    Seat,
+    choose_isolation,
+)
+from rota.agents.runners.container import container_name
 from rota.agents.settings import AgentSettings
+from rota.errors import RunnerUnavailable
 
 ANSWER = """'{"status": "success", "result": "done"}'"""
-SMALL = Limits(wall_ms=20_000, grace_ms=500, memory_bytes=64 * 1_048_576, processes=20, file_bytes=1_048_576)
+SMALL = Limits(
+    wall_ms=120_000,  # nothing here needs as long, on however busy a machine
+    grace_ms=500,
+    output_bytes=200_000,
+    memory_bytes=64 * 1_048_576,
+    processes=20,
+    file_bytes=1_048_576,
+)
 
 
 def run(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -87,6 +106,68 @@ async def test_a_container_writes_only_to_its_folder_and_to_nobody(
     result = await shell(container, script).run(request_for(groups_dir / "g"))
     assert result.status == "success", result.error
     assert (groups_dir / "g" / "net").read_text().split() == ["lo"]
+
+
+async def test_what_is_configured_reaches_the_agent_and_nothing_else_does(
+    container: ContainerIsolation, groups_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET", "hunter2")
+    request = request_for(groups_dir / "g")
+    seat = replace(request.seat, environment={"MY_KEY": "s3cret"})
+    result = await shell(container, f"/bin/busybox env > env; /bin/busybox echo {ANSWER}").run(
+        replace(request, seat=seat)
+    )
+    assert result.status == "success", result.error
+    seen = (groups_dir / "g" / "env").read_text()
+    assert "MY_KEY=s3cret" in seen
+    assert "HOME=/workspace/group" in seen
+    assert "hunter2" not in seen
+
+
+ESCAPES = {
+    "fork bomb": ("b() { b | b & b; }; b", None),
+    "endless output": ("/bin/busybox yes", "output"),
+    "endless line": ("/bin/busybox cat /dev/zero", "output"),
+    "ten gigabytes": ("/bin/busybox dd if=/dev/zero of=big bs=1024k count=10240 || exit 3", "crashed"),
+    "ignores everything": ("trap '' TERM INT HUP; while true; do /bin/busybox sleep 1; done", "timeout"),
+    "daemon": (f"/bin/busybox setsid /bin/busybox sleep 300 & /bin/busybox echo {ANSWER}", "success"),
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), ESCAPES.values(), ids=ESCAPES.keys())
+async def test_an_agent_that_misbehaves_is_contained_and_cleaned_up(
+    container: ContainerIsolation, groups_dir: Path, script: str, reason: str | None
+) -> None:
+    # A bomb may end by its wall clock, or by itself, when nothing can be forked any more.
+    wall_ms = 3_000 if reason in (None, "timeout") else SMALL.wall_ms
+    request = request_for(groups_dir / "g", replace(SMALL, wall_ms=wall_ms))
+    result = await shell(container, script).run(request)
+    assert reason is None or (result.reason or result.status) == reason, result.error
+    big = groups_dir / "g" / "big"
+    assert not big.exists() or big.stat().st_size <= SMALL.file_bytes
+    left = run("podman", *container.options, "ps", "--all", "--format", "{{.Names}}")
+    assert request.seat.run_id not in left.stdout
+    assert processes_of(request.seat) == []
+
+
+def processes_of(seat: Seat) -> list[Path]:
+    """What still runs as the agent's user, or names its container."""
+    name = container_name(seat.run_id).encode()
+    found: list[Path] = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_uid == seat.uid or name in (path / "cmdline").read_bytes():
+                found.append(path)
+    return found
+
+
+async def test_the_strongest_isolation_is_one_that_really_runs(container: ContainerIsolation) -> None:
+    chosen = choose_isolation(require="container", engine="podman", image=container.image, options=container.options)
+    assert chosen.isolation == container
+    broken = ("--runtime", "/bin/false")
+    with pytest.raises(RunnerUnavailable, match="podman"):
+        choose_isolation(require="container", engine="podman", image=container.image, options=broken)
+    assert choose_isolation(engine="podman", image=container.image, options=broken).isolation.name != "container"
 
 
 async def test_a_container_that_goes_on_for_ever_is_removed(container: ContainerIsolation, groups_dir: Path) -> None:

@@ -13,7 +13,7 @@ from rota.agents import AGENT, Agents, AgentSettings, Caller
 from rota.agents.desk import TOOLS, Desk, agent_principal, scope_of
 from rota.agents.install import agents_of
 from rota.agents.keeper import Keeper
-from rota.agents.ledger import Ledger, Result
+from rota.agents.ledger import Ledger
 from rota.agents.service import KEPT_MS
 from rota.builtin import build
 from rota.clock import MINUTE
@@ -131,18 +131,6 @@ async def test_what_was_over_long_ago_is_forgotten_and_nothing_else(
         assert set(left) == {live.id, waiting.id}
         with pytest.raises(UnknownTask):
             await agents.task_history(ANN, over.id)
-
-
-async def test_a_result_is_recorded_once_however_often_it_is_written(app: Rota, agents: Agents) -> None:
-    async with app:
-        await add_groups(agents)
-        made = await agents.schedule_task(ANN, group="family", **HOURLY)
-        ledger = Ledger(await app.database())
-        result = Result(
-            id=made.id, folder="family", token=1, at=0, status="error", reason="error", result=None, error="no"
-        )
-        assert [await ledger.record(result, "Error: no") for _ in range(3)] == [1, 1, 1]
-        assert len(await ledger.results(made.id)) == 1
 
 
 async def test_the_list_in_the_folder_follows_every_change(

@@ -27,9 +27,10 @@ from rota.agents.runners import (
 )
 from rota.agents.runners.environment import MARKER
 from rota.agents.settings import AgentSettings
+from rota.testing.waiting import until
 
 SMALL = Limits(
-    wall_ms=8_000,
+    wall_ms=60_000,  # nothing here needs as long, on however busy a machine
     grace_ms=300,
     output_bytes=200_000,
     memory_bytes=256 * 1_048_576,
@@ -51,6 +52,10 @@ class Cell:
         self.uid = uid
         self.run_id = f"escape-{os.getpid()}-{time.monotonic_ns()}"
 
+    async def until(self, name: str) -> None:
+        """Wait until the agent has made a file of this name."""
+        await until((self.folder / name).exists)
+
     async def run(self, code: str, limits: Limits = SMALL, *, has_network: bool = False) -> RunnerResult:
         runner = CommandRunner(isolation=self.isolation, command=(self.python, "-c", code), disk_look_every=0.05)
         seat = Seat(folder=self.folder, run_id=self.run_id, uid=self.uid, has_network=has_network)
@@ -64,7 +69,9 @@ class Cell:
             try:
                 is_marked = f"{MARKER}={self.run_id}".encode() in (path / "environ").read_bytes().split(b"\0")
                 is_users = self.uid is not None and path.stat().st_uid == self.uid
-                is_zombie = (path / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                # A first thread that has ended looks like a zombie while the others live on.
+                state = (path / "stat").read_bytes().rpartition(b")")[2].split()[0]
+                is_zombie = state == b"Z" and len(list((path / "task").iterdir())) == 1
                 command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
@@ -93,36 +100,36 @@ def cell(new_cell: Callable[[str], Cell]) -> Cell:
     return new_cell("hostile")
 
 
-async def test_a_fork_bomb_ends_and_another_group_is_on_time(new_cell: Callable[[str], Cell]) -> None:
+BOMB = (
+    "import os, time\nwhile True:\n    try:\n        os.fork()\n"
+    "    except OSError:\n        open('bang', 'a').close()\n        time.sleep(0.01)"
+)
+
+
+async def test_a_fork_bomb_ends(cell: Cell) -> None:
+    bombed = await cell.run(BOMB, Limits(wall_ms=1_500, grace_ms=200, processes=40))
+    assert (bombed.status, bombed.reason) == ("error", "timeout")
+    assert cell.alive() == []
+
+
+async def test_another_group_runs_while_a_fork_bomb_goes_off(new_cell: Callable[[str], Cell]) -> None:
     hostile, other = new_cell("hostile"), new_cell("other")
-    bomb = (
-        "import os, time\nwhile True:\n    try:\n        os.fork()\n"
-        "    except OSError:\n        open('bang', 'a').close()\n        time.sleep(0.01)"
-    )
-    limits = Limits(wall_ms=1_500, grace_ms=200, processes=40)
-
-    async def neighbour() -> tuple[RunnerResult, float]:
-        async with asyncio.timeout(20):
-            while not (hostile.folder / "bang").exists():  # noqa: ASYNC110  # a folder has no event
-                await asyncio.sleep(0.01)
-        began = time.monotonic()
-        result = await other.run("import os; os.waitpid(os.fork() or os._exit(0), 0)\n" + ANSWER % "'on time'")
-        return result, time.monotonic() - began
-
     if hostile.uid is None and hostile.isolation.name == "process":
         pytest.skip("Without root, a plain process shares its user's number of processes with everybody: bubblewrap.")
-    bombed, (result, took) = await asyncio.gather(hostile.run(bomb, limits), neighbour())
-    assert (bombed.status, bombed.reason) == ("error", "timeout")
+    bombing = asyncio.create_task(hostile.run(BOMB, Limits(wall_ms=600_000, grace_ms=200, processes=40)))
+    await hostile.until("bang")
+    result = await other.run("import os; os.waitpid(os.fork() or os._exit(0), 0)\n" + ANSWER % "'on time'")
     assert (result.status, result.result) == ("success", "on time")
-    assert took < 5
+    assert not bombing.done(), "it did not have to wait for its end"
+    bombing.cancel()
+    await asyncio.wait({bombing})
     assert hostile.alive() == []
 
 
-async def test_endless_output_is_cut_off(cell: Cell) -> None:
-    began = time.monotonic()
-    result = await cell.run("while True: print('x' * 10_000)")
-    assert (result.status, result.reason) == ("error", "output")
-    assert time.monotonic() - began < 7, "not only when its time was up"
+@pytest.mark.parametrize("said", ["b'x' * 10_000 + b'\\n'", "b'x' * 10_000", "os.urandom(10_000)", "b'\\n' * 10_000"])
+async def test_endless_output_is_cut_off(cell: Cell, said: str) -> None:
+    result = await cell.run(f"import os\nwhile True: os.write(1, {said})")
+    assert (result.status, result.reason) == ("error", "output"), "and not only when its time was up"
     assert cell.alive() == []
 
 
@@ -139,6 +146,18 @@ async def test_a_file_of_ten_gigabytes_stops_at_the_limit(cell: Cell) -> None:
     assert (cell.folder / "big").stat().st_size <= SMALL.file_bytes
 
 
+async def test_a_file_that_only_claims_ten_gigabytes_is_refused(cell: Cell) -> None:
+    result = await cell.run("open('sparse', 'wb').truncate(10 * 2**30)\n" + ANSWER % "1")
+    assert (result.status, result.reason) == ("error", "crashed")
+    assert (cell.folder / "sparse").stat().st_size == 0
+
+
+async def test_folders_too_deep_to_be_looked_into_end_the_run(cell: Cell) -> None:
+    code = "import os, time\nfor _ in range(60):\n    os.mkdir('d' * 100)\n    os.chdir('d' * 100)\ntime.sleep(300)"
+    result = await cell.run(code)
+    assert (result.status, result.reason) == ("error", "disk")
+
+
 async def test_ten_gigabytes_in_many_files_stop_at_the_limit_of_the_folder(cell: Cell) -> None:
     code = (
         "import time\nfor n in range(10_240):\n"
@@ -147,7 +166,7 @@ async def test_ten_gigabytes_in_many_files_stop_at_the_limit_of_the_folder(cell:
     result = await cell.run(code)
     assert (result.status, result.reason) == ("error", "disk")
     used = sum(path.stat().st_size for path in cell.folder.iterdir())
-    assert used < 20 * SMALL.disk_bytes, "it was ended soon after"
+    assert used < 1_000_000_000, "it was ended long before, on however busy a machine"
     assert cell.alive() == []
 
 
@@ -189,28 +208,69 @@ async def test_a_sandbox_shows_neither_the_home_nor_other_processes(cell: Cell) 
     assert "vda" not in devices
 
 
-async def test_a_daemon_that_leaves_its_session_is_ended(cell: Cell) -> None:
+DAEMONS = {
+    "leaves its session": "os.environ.clear()\n        os.execv('/bin/sleep', ['sleep', '300'])",
+    "has a name that is no text": "ctypes.CDLL(None).prctl(15, b'\\xff\\xfe')\n        time.sleep(300)",
+    "looks like a zombie": (
+        "threading.Thread(target=time.sleep, args=(300,)).start()\n        ctypes.CDLL(None).pthread_exit(None)"
+    ),
+    "closes everything": "os.closerange(0, 100)\n        time.sleep(300)",
+    "adopts its own": (
+        "ctypes.CDLL(None).prctl(36, 1)\n        os.fork() or os.fork() or os.setsid()\n        time.sleep(300)"
+    ),
+}
+
+
+@pytest.mark.parametrize("daemon", DAEMONS.values(), ids=DAEMONS.keys())
+async def test_a_daemon_is_ended_whatever_it_does(cell: Cell, daemon: str) -> None:
     code = (
-        "import os, time\n"
+        "import ctypes, os, threading, time\n"
         "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
-        "        os.environ.clear()\n        os.execv('/bin/sleep', ['sleep', '300'])\n    os._exit(0)\n"
-        "os.wait()\n" + ANSWER % "'gone'"
+        f"        open('born', 'w').close()\n        {daemon}\n    os._exit(0)\n"
+        "os.wait()\nwhile not os.path.exists('born'): time.sleep(0.01)\n" + ANSWER % "'gone'"
     )
-    began = time.monotonic()
     result = await cell.run(code)
-    assert result.status == "success"
+    assert (result.status, result.result) == ("success", "gone"), "nobody waits for one that holds the output open"
     # A sandbox has process ids of its own: the kernel may have ended everything in it before anybody counts.
-    assert result.left_behind in ((1,) if cell.isolation.name == "process" else (0, 1))
-    assert time.monotonic() - began < 6, "nobody waits for a daemon that holds the output open"
+    assert result.left_behind >= (1 if cell.isolation.name == "process" else 0)
     assert cell.alive() == []
 
 
-async def test_ignoring_the_request_to_end_does_not_help(cell: Cell) -> None:
-    code = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(300)"
-    began = time.monotonic()
-    result = await cell.run(code, Limits(wall_ms=500, grace_ms=200))
+async def test_an_agent_whose_first_thread_has_ended_is_ended_when_its_time_is_up(cell: Cell) -> None:
+    code = (
+        "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(300,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    result = await cell.run(code, Limits(wall_ms=1_000, grace_ms=200))
     assert (result.status, result.reason) == ("error", "timeout")
-    assert time.monotonic() - began < 6
+    assert cell.alive() == []
+
+
+async def test_an_agent_that_stays_after_its_answer_holds_nobody_up(cell: Cell) -> None:
+    code = ANSWER % "'done'" + "\nimport time; time.sleep(300)"
+    result = await cell.run(code, Limits(wall_ms=600_000, grace_ms=200, linger_ms=100))
+    assert (result.status, result.result) == ("success", "done"), "its answer counts"
+    assert cell.alive() == []
+
+
+async def test_an_agent_whose_time_is_up_is_ended(cell: Cell) -> None:
+    result = await cell.run("import time; time.sleep(300)", Limits(wall_ms=500, grace_ms=200))
+    assert (result.status, result.reason) == ("error", "timeout")
+    assert cell.alive() == []
+
+
+async def cancelled(cell: Cell, code: str, limits: Limits = SMALL) -> None:
+    """Run until the agent says that it is ready, then cancel the run."""
+    running = asyncio.create_task(cell.run(code + "\nopen('ready', 'w').close()\ntime.sleep(300)", limits))
+    await cell.until("ready")
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+
+
+async def test_ignoring_the_request_to_end_does_not_help(cell: Cell) -> None:
+    code = "import signal, time\nfor n in (1, 2, 3, 15, 18): signal.signal(n, signal.SIG_IGN)"
+    await cancelled(cell, code)
     assert cell.alive() == []
 
 
@@ -218,22 +278,23 @@ async def test_a_request_to_end_is_heard_first(cell: Cell) -> None:
     code = (
         "import signal, sys, time\n"
         "def end(*_):\n    open('ended', 'w').write('politely')\n    sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, end)\nopen('ready', 'w').close()\ntime.sleep(300)"
+        "signal.signal(signal.SIGTERM, end)"
     )
-    result = await cell.run(code, Limits(wall_ms=1_500, grace_ms=5_000))
-    assert result.reason == "timeout"
+    await cancelled(cell, code, Limits(wall_ms=600_000, grace_ms=60_000))
     assert (cell.folder / "ended").read_text() == "politely"
 
 
 async def test_cancelling_the_run_ends_the_agent(cell: Cell) -> None:
-    running = asyncio.create_task(cell.run("import time\nopen('ready', 'w').close()\ntime.sleep(300)"))
-    async with asyncio.timeout(10):
-        while not (cell.folder / "ready").exists():  # noqa: ASYNC110  # a folder has no event
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.wait({running})
-    assert running.cancelled()
+    await cancelled(cell, "import time")
     assert cell.alive() == []
+
+
+async def test_it_inherits_nothing_but_its_three_pipes(cell: Cell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        os.set_inheritable(server.fileno(), True)
+        # The fourth is the folder that is being listed.
+        result = await cell.run("import os\n" + ANSWER % "sorted(os.listdir('/proc/self/fd'))")
+    assert result.result == '["0","1","2","3"]'
 
 
 async def test_there_is_no_network_unless_asked_for(cell: Cell) -> None:

@@ -63,14 +63,22 @@ def test_a_link_that_an_agent_has_set_is_replaced_and_not_followed(tmp_path: Pat
     assert [path.name for path in folder.iterdir()] == ["current_tasks.json"]
 
 
-def test_a_folder_in_the_files_place_leaves_no_litter(tmp_path: Path) -> None:
+def test_a_folder_in_the_files_place_is_moved_aside(tmp_path: Path) -> None:
     folder = prepare_folder(tmp_path, "group", None)
     (folder / "current_tasks.json").mkdir()
-    with pytest.raises(OSError, match="directory"):
-        write_file(folder, "current_tasks.json", b"[]")
-    assert [path.name for path in folder.iterdir()] == ["current_tasks.json"]
-    remove_file(folder, "current_tasks.json")
+    (folder / "current_tasks.json" / "mine").write_text("kept")
+    write_file(folder, "current_tasks.json", b"[]")
+    assert (folder / "current_tasks.json").read_bytes() == b"[]"
+    assert [path.read_text() for path in folder.glob("current_tasks.json.*/mine")] == ["kept"]
+    assert len(list(folder.iterdir())) == 2, "nothing else lies about"
+
+
+def test_what_is_not_there_or_is_no_file_is_not_removed(tmp_path: Path) -> None:
+    folder = prepare_folder(tmp_path, "group", None)
+    (folder / "it").mkdir()
+    remove_file(folder, "it")
     remove_file(folder, "gone")
+    assert [path.name for path in folder.iterdir()] == ["it"]
 
 
 def test_a_folder_that_became_a_link_is_not_written_to(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from rota.agents.runners import (
     BubblewrapIsolation,
     CommandRunner,
     Isolation,
+    ProcessIsolation,
     RunRequest,
     Seat,
 )
@@ -95,6 +98,30 @@ async def test_every_ending_is_an_answer(
     assert status == "error" or result.result == '{"a":1}'
 
 
+async def test_an_agent_does_not_outlive_the_process_that_watches_over_it(groups_dir: Path, python: str) -> None:
+    """Of the same user, as a plain process without root is: it can end its supervisor, and ends with it."""
+    code = (
+        "import os, signal, time\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
+        "open('pid', 'w').write(str(os.getpid()))\nos.kill(os.getppid(), 9)\ntime.sleep(300)"
+    )
+    request = request_in(groups_dir / "g")
+    alone = replace(request, seat=replace(request.seat, uid=None))
+    result = await CommandRunner(isolation=ProcessIsolation(), command=(python, "-c", code)).run(alone)
+    assert (result.status, result.reason) == ("error", "crashed")
+    assert "watches over the agent was killed" in (result.error or "")
+    pid = (groups_dir / "g" / "pid").read_text()
+    async with asyncio.timeout(30):
+        while _is_alive(pid):  # noqa: ASYNC110  # a process table has no event
+            await asyncio.sleep(0.01)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 async def test_a_program_that_cannot_be_started_says_so(groups_dir: Path, isolation: Isolation) -> None:
     program = groups_dir / "broken"
     program.write_bytes(b"\x7fELF but not really")
@@ -141,6 +168,48 @@ def test_no_output_breaks_the_reader_and_only_an_answer_is_one(lines: list[bytes
     assert (answer.result, answer.new_session_id) == ("x", "s")
 
 
+def test_many_empty_lines_take_no_more_room_than_their_bytes() -> None:
+    reader = AnswerReader("json")
+    tracemalloc.start()
+    try:
+        for _ in range(200_000):
+            reader.read(b"")
+        assert reader.answer() is None
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+async def test_a_program_goes_by_the_name_that_it_was_called_by(
+    isolation: Isolation, groups_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Python of a virtual environment is a link, and so are programs of many names."""
+    shell = shutil.which("sh") or "/bin/sh"
+    (groups_dir / "my-agent").symlink_to(shell)
+    monkeypatch.setenv("PATH", f"{groups_dir}:/usr/bin:/bin")
+    command = ("my-agent", "-c", 'echo "{\\"status\\": \\"success\\", \\"result\\": \\"$0\\"}"')
+    result = await CommandRunner(isolation=isolation, command=command).run(request_in(groups_dir / "g"))
+    assert result.result == str(groups_dir / "my-agent"), result.error
+
+
+async def test_an_agent_that_does_not_listen_is_no_trouble(isolation: Isolation, groups_dir: Path, python: str) -> None:
+    """It closes its input, or never reads it, although there is more than a pipe holds."""
+    long = msg(data=["x" * 1_000] * 1_000)
+    for code in ("import os; os.close(0)", "pass"):
+        command = (python, "-c", code + '\nimport time; time.sleep(0.1)\nprint(\'{"status": "success"}\')')
+        result = await CommandRunner(isolation=isolation, command=command).run(request_in(groups_dir / "g", long))
+        assert result.status == "success", result.error
+
+
+@pytest.mark.parametrize("depth", [900, 2_000, 200_000])
+async def test_an_answer_that_is_nested_without_end_is_an_answer_or_none(
+    isolation: Isolation, groups_dir: Path, python: str, depth: int
+) -> None:
+    code = f"print('{{\"status\": \"success\", \"result\": ' + '[' * {depth} + ']' * {depth} + '}}')"
+    result = await CommandRunner(isolation=isolation, command=(python, "-c", code)).run(request_in(groups_dir / "g"))
+    assert result.status in ("success", "error")
+
+
 def test_the_last_answer_counts() -> None:
     reader = AnswerReader("text")
     for line in (b"hello", b'{"status":"error","error":"a"}', b'{"status":"success","result":"b"}', b"bye"):
@@ -168,9 +237,28 @@ async def main():
             seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c"),
             limits=Limits(wall_ms=20_000, processes=25)))
         found[isolation.name] = [result.result, result.error]
+    runner = CommandRunner(isolation=isolation, command=(program, "-c", sys.argv[4]), disk_look_every=0.05)
+    result = await runner.run(RunRequest(
+        seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
+    found["writable"] = result.result
+    result = await CommandRunner(isolation=isolation, command=(program, "-c", sys.argv[5]), disk_look_every=0.05).run(
+        RunRequest(seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
+    found["hidden"] = result.reason
     print(json.dumps(found))
 asyncio.run(main())
 """
+WRITING = """
+import json, os
+found = []
+for place in ("/", "/etc", "/dev", "/proc", "/usr", "/srv", "/tmp", "/dev/shm", os.getcwd()):
+    try:
+        open(place + "/planted", "w").close()
+        found.append(place)
+    except OSError:
+        pass
+print(json.dumps({"status": "success", "result": found}))
+"""
+HIDING = "import os, time; os.mkdir('closed', 0); time.sleep(300)"
 COUNTING = """
 import json, os, time
 count = 0
@@ -197,7 +285,7 @@ def test_an_ordinary_user_has_the_same_limits(bubblewrap: BubblewrapIsolation, g
     folder.mkdir(mode=0o700)
     os.chown(folder, 23_456, 23_456)
     done = subprocess.run(
-        [program, "-B", "-c", UNPRIVILEGED, str(folder), program, COUNTING],
+        [program, "-B", "-c", UNPRIVILEGED, str(folder), program, COUNTING, WRITING, HIDING],
         env={"PYTHONPATH": ":".join(packages), "PATH": "/usr/bin:/bin"},
         user=23_456,
         group=23_456,
@@ -212,3 +300,5 @@ def test_an_ordinary_user_has_the_same_limits(bubblewrap: BubblewrapIsolation, g
     found = json.loads(done.stdout)
     assert 10 <= int(found["process"][0]) <= 25
     assert 10 <= int(found["bubblewrap"][0]) <= 25
+    assert json.loads(found["writable"]) == ["/tmp", "/dev/shm", str(folder)], "the two in the middle have a limit"
+    assert found["hidden"] == "disk", "what is closed to Rota may hide anything"

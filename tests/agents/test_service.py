@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from rota import Rota
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
+from rota.agents.guard import digest_of
+from rota.agents.ledger import Ledger, Provenance
 from rota.clock import DAY
+from rota.database.tables.agents import provenance
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed, RotaError, UnknownGroup, UnknownTask
 from rota.testing import FakeClock
 
@@ -290,3 +295,95 @@ async def test_only_a_person_throws_a_switch_and_throwing_it_twice_is_once(app: 
         assert await groups.switch_over("family") is None
         with pytest.raises(UnknownGroup):
             await agents.switch_off(ANN, "nobody")
+
+
+async def test_what_is_refused_leaves_nothing_behind(app: Rota, trusting: Agents) -> None:
+    async with app:
+        await add_groups(trusting)
+        for number in range(3):
+            await trusting.schedule_task(FAMILY, prompt=str(number), **DAILY)
+        for _ in range(5):
+            with pytest.raises(LimitExceeded):
+                await trusting.schedule_task(FAMILY, prompt="one too many", **DAILY)
+        database = await app.database()
+        count = select(func.count()).select_from(provenance)
+        assert await database.read(lambda connection: connection.execute(count).scalar_one()) == 3
+
+
+async def test_what_rota_has_held_an_agent_can_neither_resume_nor_run(
+    app: Rota, trusting: Agents, clock: FakeClock
+) -> None:
+    async with app:
+        await add_groups(trusting)
+        made = await trusting.schedule_task(FAMILY, prompt="x", **DAILY)
+        await trusting.pause_task(ANN, made.id)
+        await Ledger(await app.database()).set(made.id, held="5 runs in a row have failed.")
+        for attempt in (trusting.resume_task, trusting.run_task):
+            with pytest.raises(NotAllowed, match="Ask the owner"):
+                await attempt(FAMILY, made.id)
+        clock.advance("1d")
+        assert await app.run_until_idle() == 0
+        await trusting.run_task(ANN, made.id)
+        assert await app.run_until_idle() == 1, "a person may try it, and it stays held"
+        assert (await trusting.get_task(ANN, made.id)).held is not None
+        await trusting.cancel_task(ANN, made.id)
+        with pytest.raises(IllegalTransition):
+            await trusting.resume_task(ANN, made.id)
+        assert (await trusting.get_task(ANN, made.id)).held is not None, "what was refused changes nothing"
+
+
+async def test_an_agent_cannot_run_what_is_over(app: Rota, trusting: Agents, clock: FakeClock) -> None:
+    async with app:
+        await add_groups(trusting)
+        made = await trusting.schedule_task(
+            FAMILY, prompt="x", schedule_type="once", schedule_value="2026-01-05T12:00:00"
+        )
+        clock.advance("3h")
+        assert await app.run_until_idle() == 1
+        clock.advance("1h")
+        with pytest.raises(IllegalTransition, match="completed"):
+            await trusting.run_task(FAMILY, made.id)
+        assert (await trusting.run_task(ANN, made.id)).status == "active"
+
+
+async def test_a_rejected_wish_stays_rejected_by_whom_it_was(app: Rota, agents: Agents) -> None:
+    async with app:
+        await add_groups(agents)
+        wish = await agents.schedule_task(FAMILY, prompt="x", **DAILY)
+        await agents.reject(ANN, wish.id)
+        for attempt in (agents.cancel_task, agents.run_task, agents.pause_task):
+            with pytest.raises(IllegalTransition, match="decided on already"):
+                await attempt(FAMILY, wish.id)
+        origin = (await Ledger(await app.database()).get([wish.id]))[wish.id]
+        assert (origin.approval, origin.decided_by) == ("rejected", "ann")
+
+
+async def test_of_two_who_decide_at_once_one_is_told_so(
+    app: Rota, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one decides just before the first one's decision is written down."""
+    bob = Caller.person("bob")
+    decide = Ledger.decide
+    async with app:
+        await add_groups(agents)
+
+        async def overtake(schedule_id: str) -> None:
+            async def late(self: Ledger, *given: Any) -> Provenance | None:
+                monkeypatch.setattr(Ledger, "decide", decide)
+                await agents.reject(bob, schedule_id)
+                return await decide(self, *given)
+
+            monkeypatch.setattr(Ledger, "decide", late)
+            with pytest.raises(IllegalTransition, match="decided"):
+                await agents.approve(ANN, schedule_id)
+
+        wish = await agents.schedule_task(FAMILY, prompt="new", **DAILY)
+        await overtake(wish.id)
+        assert (await agents.get_task(ANN, wish.id)).status == "cancelled", "what was rejected does not run"
+
+        made = await agents.schedule_task(ANN, group="family", prompt="old", **DAILY)
+        changed = await agents.update_task(FAMILY, made.id, prompt="changed")
+        assert changed.has_proposal
+        await overtake(made.id)
+        after = await agents.get_task(ANN, made.id)
+        assert after.digest == digest_of("family", after.prompt, None, "isolated"), "it can run as it is"

@@ -16,7 +16,10 @@ GERMANY = "\U0001f1e9\U0001f1ea"
 ACCENT = "e\u0301"
 HANGUL = "\u1112\u1161\u11ab"
 HINDI = "\u0928\u093f"
-WHOLE = [FAMILY, THUMB, GERMANY, ACCENT, HANGUL, HINDI, "\r\n", "\ufe0f\u20e3".join(["1", ""])]
+THAI, NARROW, CONJUNCT = "\u0e01\u0e33", "\uff76\uff9e", "\u0915\u094d\u0937"
+OLD_HANGUL, NUMBER_SIGN = "\ua960\ud7b0\ud7cb", "\u06001"
+RARE = [THAI, NARROW, CONJUNCT, OLD_HANGUL, NUMBER_SIGN, "\u0646\u200c"]
+WHOLE = [FAMILY, THUMB, GERMANY, ACCENT, HANGUL, HINDI, "\r\n", "\ufe0f\u20e3".join(["1", ""]), *RARE]
 
 
 @pytest.mark.parametrize("character", WHOLE)

@@ -1,4 +1,4 @@
-"""Groups and the ledger on both databases: what two instances do at once, what is kept, and what is dropped."""
+"""Groups, the ledger and the book of runs on both databases: what is done at once, what is kept, what is dropped."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rota.agents.groups import ChannelSettings, Groups
-from rota.agents.ledger import RESULTS_KEPT, Ledger, Proposal, Provenance, Result
+from rota.agents.ledger import RESULTS_KEPT, Ledger, Proposal, Provenance
+from rota.agents.runbook import Beginning, End, Output, RunBook
 from rota.database import Database
-from rota.errors import InvalidInput, LimitExceeded, RotaError
+from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -72,43 +74,132 @@ async def test_a_wish_is_kept_until_it_is_decided(database: Database) -> None:
     with pytest.raises(LimitExceeded, match="2 is the most"):
         await ledger.add(waiting(3), max_waiting=2)
     assert [one.id for one in await ledger.waiting("g")] == ["t1", "t2"]
-    decided = await ledger.decide("t1", "approved", "ann", "d")
+    decided = await ledger.decide(made, "approved", "ann", "d")
+    assert decided is not None
     assert (decided.approval, decided.proposal, decided.decided_by) == ("approved", None, "ann")
-    assert (await ledger.decide("t2", "rejected", "ann", "d")).proposal is not None
+    assert (await ledger.get(["t1"])) == {"t1": decided}
+    assert await ledger.decide(made, "rejected", "bob", "d") is None, "it was decided on already"
+    second = (await ledger.get(["t2"]))["t2"]
+    other = Proposal(kind="create", payload="{}", trigger="{}", digest="another")
+    unseen = msgspec.structs.replace(second, proposal=other)
+    assert await ledger.decide(unseen, "approved", "ann", "d") is None, "not what waits"
+    rejected = await ledger.decide(second, "rejected", "ann", "d")
+    assert rejected is not None
+    assert rejected.proposal is not None
     assert await ledger.waiting() == []
 
 
+async def test_many_who_ask_at_once_share_the_places_that_are_left(database: Database) -> None:
+    ledger = Ledger(database)
+    asked = (ledger.add(waiting(number), max_waiting=5) for number in range(20))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(answer, LimitExceeded) for answer in answers) == 15
+    assert len(await ledger.waiting("g")) == 5
+
+
+async def test_one_of_those_who_decide_at_once_has_decided(database: Database) -> None:
+    ledger = Ledger(database)
+    made = await ledger.add(waiting(1))
+    answers = await asyncio.gather(
+        *(ledger.decide(made, "rejected" if n % 2 else "approved", f"p{n}", "d") for n in range(8))
+    )
+    (won,) = [answer for answer in answers if answer is not None]
+    assert (await ledger.get(["t1"]))["t1"] == won
+
+
+def said(token: int, text: str = "", schedule_id: str = "t1") -> Output:
+    return Output(id=schedule_id, folder="g", token=token, text=text)
+
+
+def begun(token: int, schedule_id: str = "t1") -> Beginning:
+    return Beginning(id=schedule_id, folder="g", token=token)
+
+
 async def test_a_run_is_shown_and_stopped_by_its_own_token_alone(database: Database) -> None:
-    ledger, groups = Ledger(database), Groups(database)
+    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
     await groups.add("g")
-    await ledger.begin("t1", "g", 7)
-    assert await ledger.beat("t1", "g", 7, "x" * 10_000) is None
+    assert await runs.begin(begun(7)) is None
+    assert (await runs.beat(said(7, "x" * 10_000))).stop is None
     (row,) = await ledger.running("g")
     assert (row.token, len(row.output)) == (7, 8_000)
-    await ledger.begin("t1", "g", 8)  # the instance of 7 died; its late beat and end change nothing
-    assert await ledger.ask_to_stop("t1", "ann")
-    assert await ledger.beat("t1", "g", 7, "late") is None
-    await ledger.end("t1", 7)
-    assert await ledger.beat("t1", "g", 8, "on") == "It was stopped by ann."
-    await ledger.end("t1", 8)
-    assert not await ledger.ask_to_stop("t1", "ann")
-    await groups.switch_off("*", "bob", "enough")
-    assert "bob" in (await ledger.beat("t1", "g", 9, "") or "")
+    await runs.begin(begun(8))  # the instance of 7 died; its late beat and end change nothing
+    assert not await ledger.ask_to_stop("t1", 7, "ann")
+    assert await ledger.ask_to_stop("t1", 8, "ann")
+    with pytest.raises(LeaseLost, match="taken over"):
+        await runs.beat(said(7, "late"))
+    await runs.leave("t1", 7)
+    assert (await runs.beat(said(8, "on"))).stop == "It was stopped by ann."
+    await runs.leave("t1", 8)
+    assert not await ledger.ask_to_stop("t1", 8, "ann")
+
+
+async def test_a_thrown_switch_lets_nothing_begin_and_ends_what_runs(database: Database) -> None:
+    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    await groups.add("g")
+    await runs.begin(begun(1))
+    thrown = await groups.switch_off("*", "bob", "enough")
+    assert "bob" in ((await runs.beat(said(1))).stop or "")
+    assert await runs.begin(begun(2, "t2")) == thrown
+    assert [row.id for row in await ledger.running()] == ["t1"]
+
+
+def ended(token: int, status: str | None = "success", text: str = "x", session: str | None = None) -> End:
+    return End(id="t1", folder="g", token=token, summary=f"run {token}", status=status, result=text, session=session)
 
 
 async def test_results_are_kept_within_limits_and_failures_are_counted(database: Database) -> None:
-    ledger = Ledger(database)
+    ledger, runs = Ledger(database), RunBook(database)
     await ledger.add(Provenance(id="t1", folder="g", made_by="ann"))
 
-    async def record(token: int, status: str, text: str = "x") -> int:
-        result = Result(id="t1", folder="g", token=token, at=0, status=status, reason=None, result=text, error=None)
-        return await ledger.record(result, f"run {token}")
+    async def record(token: int, status: str | None, text: str = "x") -> int:
+        await runs.begin(begun(token))
+        return (await runs.end(ended(token, status, text))).failures
 
     assert [await record(n, "error") for n in range(3)] == [1, 2, 3]
-    assert await record(3, "success") == 0
-    for token in range(4, RESULTS_KEPT + 10):
-        await record(token, "success", "a\0b\ud800" * 200_000 if token == 4 else "x")
+    assert await record(3, None) == 3, "a run that woke nobody counts as neither"
+    assert await record(4, "success") == 0
+    for token in range(5, RESULTS_KEPT + 10):
+        await record(token, "success", "a\0b\ud800" * 200_000 if token == 5 else "x")
     kept = await ledger.results("t1", 100)
     assert [one.token for one in kept] == list(range(RESULTS_KEPT + 9, 9, -1))
     assert all(one.at > 0 for one in kept)
     assert (await ledger.get(["t1"]))["t1"].last_result == f"run {RESULTS_KEPT + 9}"
+    assert await ledger.running() == []
+
+
+async def test_the_same_end_twice_is_one_and_that_of_an_old_run_is_none(database: Database) -> None:
+    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    await ledger.add(Provenance(id="t1", folder="g", made_by="ann"))
+    await runs.begin(begun(1))
+    assert [(await runs.end(ended(1, "error", session="s1"))).failures for _ in range(3)] == [1, 1, 1]
+    await runs.begin(begun(2))
+    await runs.begin(begun(3))  # 2 was taken over
+    with pytest.raises(LeaseLost, match="not kept"):
+        await runs.end(ended(2, "success", session="stale"))
+    assert (await ledger.get(["t1"]))["t1"].failures == 1
+    assert await groups.session("g") == "s1"
+    await runs.end(ended(3, "success", session="s3"))
+    await runs.begin(begun(4))
+    assert [(await runs.end(ended(4, None))).failures for _ in range(2)] == [0, 0], "also if nobody was woken"
+    with pytest.raises(LeaseLost, match="not kept"):
+        await runs.end(ended(5))
+    assert (await groups.session("g"), [one.token for one in await ledger.results("t1")]) == ("s3", [3, 1])
+
+
+async def test_runs_that_come_at_once_share_a_transaction_but_no_trouble(database: Database) -> None:
+    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    await groups.add("main", is_main=True)
+    await groups.add("g", timezone="Asia/Tokyo")
+    await ledger.add(waiting(0))
+    origins = [Provenance(id=f"s{n}", folder="g", made_by="code", digest=f"d{n}") for n in range(40)]
+    for n, origin in enumerate(origins):
+        assert (await runs.begin(Beginning(id=origin.id, folder="g", token=n, origin=origin))) is None
+    briefs = await asyncio.gather(*(runs.brief(one.id, "g") for one in origins), runs.brief("t0", "main"))
+    assert [one.origin.digest for one in briefs[:-1] if one.origin] == [one.digest for one in origins]
+    assert all(one.zones == {"g": "Asia/Tokyo"} and [w.id for w in one.waiting] == ["t0"] for one in briefs[:-1])
+    assert set(briefs[-1].zones) == {"main", "g"}
+    assert (await runs.brief("s1", "nobody")).group is None
+    ends = [End(id=f"s{n}", folder="g", token=n if n != 7 else 99, summary="x", status="success") for n in range(40)]
+    answers = await asyncio.gather(*(runs.end(end) for end in ends), return_exceptions=True)
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [7]
+    assert [row.id for row in await ledger.running()] == ["s7"]

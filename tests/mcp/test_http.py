@@ -155,6 +155,15 @@ async def test_quotas_hold_however_many_ask_at_once(staging: Staging) -> None:
             assert "3 live schedules" in await refused(client, "schedule_task", **WEEKDAYS)
 
 
+async def test_a_change_that_changes_nothing_or_would_never_run_is_refused(staging: Staging) -> None:
+    async with staging(FREE) as scene, scene.connect("family") as client:
+        task = (await call(client, "schedule_task", **WEEKDAYS))["task_id"]
+        assert "Nothing was given" in await refused(client, "update_task", task_id=task)
+        late = {"schedule_type": "once", "schedule_value": "2999-01-01T00:00:00"}
+        assert "after it has expired" in await refused(client, "update_task", task_id=task, **late)
+        assert (await call(client, "list_tasks"))["tasks"][0]["schedule_value"] == WEEKDAYS["schedule_value"]
+
+
 async def test_a_scheduled_run_makes_and_starts_nothing(staging: Staging) -> None:
     async with staging(FREE) as scene:
         async with scene.connect("family") as chat:
@@ -241,6 +250,42 @@ async def test_the_sdk_itself_is_told_which_hosts_and_origins_are_ours(staging: 
     assert await status(host="rota.example.org", origin="https://rota.example.org") is None
     assert await status(host="evil.example.com:8787") == 421
     assert await status(host="localhost", origin="https://evil.example.com") == 403
+
+
+async def test_what_is_too_much_or_no_call_at_all_is_said_and_nobody_else_suffers(staging: Staging) -> None:
+    async with staging() as scene:
+        headers = {
+            **ACCEPT,
+            "Authorization": f"Bearer {await scene.secret('family')}",
+            "Content-Type": "application/json",
+        }
+        async with httpx.AsyncClient(headers=headers) as client, scene.connect("work") as other:
+            huge = await client.post(scene.url, content=b"x" * 1_100_000)
+            assert (huge.status_code, huge.json()["code"]) == (413, "body_too_large")
+            for body in (b"", b"{", b"[]", b"[" * 50_000, b'"x"', b"\xff\xfe"):
+                assert (await client.post(scene.url, content=body)).status_code == 400
+            assert (await call(other, "list_tasks"))["tasks"] == []
+
+
+async def test_whoever_hangs_up_in_the_middle_of_a_call_leaves_nothing_behind(staging: Staging) -> None:
+    async with staging() as scene:
+        secret = await scene.secret("family")
+        body = json.dumps({**HELLO, "method": "tools/call", "params": {"name": "list_tasks", "arguments": {}}})
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\nAccept: {ACCEPT['Accept']}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        assert (await knock(scene, secret)).status_code == 200
+        before = len(asyncio.all_tasks())
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", scene.port)
+            writer.write((head + body).encode())
+            await writer.drain()
+            writer.close()
+        assert (await knock(scene, secret)).status_code == 200
+        async with asyncio.timeout(30):
+            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  # the loop has no event for it
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -72,6 +73,38 @@ async def test_another_group_started_beside_it_sees_nothing_of_it(
             assert "no schedule" in await refused(client, "cancel_task", task_id=task)
             assert (await call(client, "schedule_task", **WEEKDAYS))["status"] == "waiting_for_approval"
         assert [one.group_folder for one in await scene.desk.waiting()] == ["work"]
+
+
+HELLO = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",'
+    b' "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [(None, 0), (signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
+)
+async def test_it_ends_when_the_client_is_gone_or_somebody_wants_it_to(
+    staging: Staging, tmp_path: Path, sqlite_url: str, how: signal.Signals | None, code: int
+) -> None:
+    """A client that was killed cannot say goodbye: the end of our input must be enough."""
+    async with staging():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rota.cli", "mcp", "--store", sqlite_url, "--group", "family"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(HELLO)
+        assert b'"serverInfo"' in await process.stdout.readline()
+        if how is None:
+            process.stdin.close()
+        else:
+            process.send_signal(how)
+        async with asyncio.timeout(60):
+            assert await process.wait() == code
 
 
 @pytest.mark.parametrize("options", [["--group", "nobody"], []])

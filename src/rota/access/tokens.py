@@ -16,7 +16,7 @@ from rota.database import Database
 from rota.database.tables.access import tokens as table
 from rota.errors import InvalidInput, UnknownToken
 
-__all__ = ["NewToken", "Token", "Tokens"]
+__all__ = ["NewToken", "Token", "Tokens", "digest_of", "new_secret"]
 
 PREFIX: Final = "rota_"
 """Makes a token that leaked into a log or a repository easy to find."""
@@ -85,7 +85,7 @@ class Tokens:
         """Make a token. `secret` is drawn unless it is given; it is returned once and never again."""
         if not name.strip() or len(name) > 100:
             raise InvalidInput(f"A token needs a name of 1 to 100 characters, not {name[:100]!r}. Say what it is for.")
-        drawn = secret or PREFIX + secrets.token_urlsafe(32)
+        drawn = secret or new_secret()
         row = {
             "id": secrets.token_hex(4),
             "name": name,
@@ -131,6 +131,20 @@ class Tokens:
             raise UnknownToken(f"There is no token {token_id!r}. `rota token ls` lists them.")
         return token
 
+    async def remove(self, token_id: str) -> None:
+        """Forget a token: for those that live as long as what they were made for, and not for people's."""
+        await self._database.write(lambda connection: connection.execute(table.delete().where(table.c.id == token_id)))
+
+    async def remove_expired(self, created_by: str) -> int:
+        """Forget what this maker's tokens have left behind after their end; how many."""
+
+        def write(connection: Connection) -> int:
+            now = self._database.backend.dialect.now(connection)
+            over = (table.c.created_by == created_by) & (table.c.expires_at <= now)
+            return connection.execute(table.delete().where(over)).rowcount
+
+        return await self._database.write(write)
+
     async def _valid(self, condition: Any) -> Token | None:
         def read(connection: Connection) -> tuple[Token | None, Instant]:
             now = self._database.backend.dialect.now(connection)
@@ -144,6 +158,11 @@ class Tokens:
             used = table.update().where(table.c.id == token.id).values(last_used_at=now)
             await self._database.write(lambda connection: connection.execute(used))
         return token
+
+
+def new_secret() -> str:
+    """A secret that nobody can guess."""
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(secret: str) -> str:

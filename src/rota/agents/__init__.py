@@ -1,10 +1,9 @@
 """Scheduled agents: a prompt, a trigger, a group, and a run in isolation.
 
-agents = Agents(app.store, app.database, AgentSettings(groups_dir=Path("groups")))
-app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
+agents = install_agents(app, AgentSettings(groups_dir=Path("groups")))
 """
 
-from rota.agents.channels import Channels, Notice
+from rota.agents.channels import NOTICE, Channels, Notice
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
 from rota.agents.guard import Caller, Rules
 from rota.agents.install import agents_of, install_agents
@@ -16,6 +15,7 @@ from rota.agents.settings import AgentSettings
 __all__ = [
     "AGENT",
     "EVERYBODY",
+    "NOTICE",
     "AgentPayload",
     "AgentSchedule",
     "AgentSettings",

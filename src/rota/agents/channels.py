@@ -1,29 +1,39 @@
 """Telling a group's owner what happened: to the log always, to a file or a webhook if the group has one.
 
-Nobody's run fails because telling about it did: what could not be delivered is logged.
+For a webhook the notice becomes a task of its own: it survives a crash, is tried ten times, ends among
+the dead letters if nobody ever takes it, and keeps no agent waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from rota.agents.groups import Group
+from rota.agents.groups import ChannelSettings, Group, Groups
 from rota.clock import Instant, isoformat
-from rota.errors import InvalidInput, WebhookFailed
+from rota.core.outcome import ScheduleOutcome
+from rota.core.task import NewTask
+from rota.database import Database
+from rota.errors import UnknownTaskType, WebhookFailed, WebhookRefused
 from rota.logs import get_logger
+from rota.runtime.run import Run
+from rota.runtime.signals import Discard
+from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["Channels", "Notice", "NoticeKind"]
+__all__ = ["NOTICE", "Channels", "Courier", "Notice", "NoticeKind"]
+
+NOTICE: Final = "agent_notice"
+"""The task type of notices that are on their way to a webhook."""
 
 NoticeKind = Literal["result", "error", "held", "approval_wanted", "decided", "stopped"]
 
-PAUSES: Final = (0.5, 2.0)
-"""Seconds before the second and the third try of a webhook. A run waits for them, so they are few."""
+_REFUSALS: Final = frozenset({ScheduleOutcome.DISABLED, ScheduleOutcome.FULL, ScheduleOutcome.QUOTA})
 
 _log = get_logger("rota.agents")
 
@@ -42,27 +52,43 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         return {**msgspec.structs.asdict(self), "at": isoformat(self.at)}
 
 
-class Channels:
-    """Delivers notices. `webhooks` refuses private addresses unless it was made not to."""
+class _Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice on its way. The secret that signs it stays with the group."""
 
-    def __init__(
-        self, notices_dir: Path, webhooks: Webhooks | None = None, *, pauses: Sequence[float] = PAUSES
-    ) -> None:
+    notice: Notice
+    url: str
+
+
+class Channels:
+    """Takes notices in."""
+
+    def __init__(self, notices_dir: Path, store: Callable[[], Awaitable[Store]]) -> None:
         self._notices_dir = notices_dir
-        self._pauses = pauses
-        self._webhooks = webhooks or Webhooks()
+        self._store = store
 
     async def tell(self, group: Group | None, notice: Notice) -> None:
-        """Tell the owner by every channel of the group."""
+        """Tell the owner by every channel of the group. `StoreUnavailable` if it could not be taken in; telling the
+        same again is then no second notice."""
+        channels = () if group is None else group.channels
+        letters = [_task(notice, channel) for channel in channels if channel.kind == "webhook"]
+        if letters:
+            await self._post(letters)
         _log.info("agent notice", kind=notice.kind, group=notice.group, schedule=notice.schedule_id, text=notice.text)
-        for channel in () if group is None else group.channels:
+        if any(channel.kind == "file" for channel in channels):
             try:
-                if channel.kind == "file":
-                    await asyncio.to_thread(self._append, notice)
-                else:
-                    await self._send(channel.url, channel.secret, notice)
-            except Exception as error:  # whatever a far end does, the run that is told about must not suffer
-                _log.warning("agent notice not delivered", channel=channel.kind, group=notice.group, error=str(error))
+                await asyncio.to_thread(self._append, notice)
+            except OSError as error:  # a full disk must not make an agent work again
+                _log.warning("agent notice not written", group=notice.group, error=str(error))
+
+    async def _post(self, letters: list[NewTask]) -> None:
+        try:
+            answers = await (await self._store()).schedule(letters)
+            refused = [answer.outcome.value for answer in answers if answer.outcome in _REFUSALS]
+        except UnknownTaskType as error:
+            refused = [str(error)]
+        if refused:
+            # Nobody's run fails because telling about it did.
+            _log.error("agent notice not taken in", key=letters[0].key, why=refused[0])
 
     def _append(self, notice: Notice) -> None:
         """One line of JSON at the end of the group's file, which lies outside of what its agents can write."""
@@ -70,17 +96,50 @@ class Channels:
         with (self._notices_dir / f"{notice.group}.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(notice.to_dict()) + b"\n")
 
-    async def _send(self, url: str | None, secret: str | None, notice: Notice) -> None:
-        if url is None:
-            raise InvalidInput(f"The webhook of the group {notice.group!r} has no url. Give it one.")
+
+class Courier:
+    """The handler of the task type `agent_notice`. `webhooks` refuses private addresses unless it was made not to."""
+
+    def __init__(
+        self,
+        store: Callable[[], Awaitable[Store]],
+        database: Callable[[], Awaitable[Database]],
+        webhooks: Webhooks,
+    ) -> None:
+        self._store = store
+        self._database = database
+        self._webhooks = webhooks
+
+    async def deliver(self, run: Run) -> None:
+        """Hand a notice over. What fails is tried again; what can only fail again is given up, with the reason."""
+        letter = msgspec.convert(run.payload, _Letter)
+        notice = letter.notice
+        channel = await self._channel(letter)
         body = msgspec.json.encode(notice.to_dict())
-        message_id = f"agent-{notice.schedule_id}-{notice.kind}-{notice.at}"
-        for pause in (*self._pauses, None):
-            try:
-                # The same id each time: whoever has it already can tell.
-                await self._webhooks.post(url, body, message_id=message_id, now=notice.at, secret=secret)
-                return
-            except WebhookFailed as error:
-                if pause is None or error.is_final:
-                    raise
-                await asyncio.sleep(pause)
+        now = await (await self._store()).now()
+        try:
+            # The same id each time: whoever has it already can tell.
+            await self._webhooks.post(letter.url, body, message_id=f"agent-{run.key}", now=now, secret=channel.secret)
+        except (WebhookFailed, WebhookRefused) as error:
+            if isinstance(error, WebhookFailed) and not error.is_final:
+                raise
+            _log.warning("agent notice given up", group=notice.group, schedule=notice.schedule_id, error=str(error))
+            raise Discard(f"Not delivered: {error}") from error
+
+    async def _channel(self, letter: _Letter) -> ChannelSettings:
+        group = await Groups(await self._database()).find(letter.notice.group)
+        for channel in () if group is None else group.channels:
+            if channel.kind == "webhook" and channel.url == letter.url:
+                return channel
+        raise Discard("Not delivered: the group has no such webhook any more.")
+
+
+def _task(notice: Notice, channel: ChannelSettings) -> NewTask:
+    letter = _Letter(notice=notice, url=channel.url or "")
+    whose = hashlib.sha256(f"{notice.schedule_id}\n{notice.run}\n{letter.url}".encode()).hexdigest()[:16]
+    return NewTask(
+        task_type=NOTICE,
+        key=f"{notice.kind}-{notice.at}-{whose}",
+        payload=msgspec.json.encode(letter).decode(),
+        serial=notice.group,
+    )

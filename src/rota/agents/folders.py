@@ -68,11 +68,20 @@ def write_file(path: Path, name: str, content: bytes, *, uid: int | None = None,
                 os.fchmod(stream.fileno(), mode)
                 if uid is not None:
                     os.fchown(stream.fileno(), uid, uid)
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            _put_in_place(temporary, name, folder)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             raise
+
+
+def _put_in_place(temporary: str, name: str, folder: int) -> None:
+    try:
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except IsADirectoryError:
+        # A folder in its place is not ours to empty, and no reason that nothing is written any more.
+        os.rename(name, f"{name}.{secrets.token_hex(4)}", src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_file(path: Path, name: str) -> None:

@@ -61,7 +61,7 @@ def _decision(ended: Ended, lines: list[bytes]) -> Gate:
             continue
         try:
             said = msgspec.json.decode(line, type=_Line)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             break
         return Gate(is_open=said.wake_agent, data=said.data)
     return Gate(

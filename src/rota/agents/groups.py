@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
 from rota.agents.folders import check_folder
@@ -19,7 +19,18 @@ from rota.errors import InvalidInput, UnknownGroup
 from rota.triggers import zone
 from rota.webhooks import Webhooks
 
-__all__ = ["EVERYBODY", "ChannelSettings", "Group", "Groups", "Switch"]
+__all__ = [
+    "EVERYBODY",
+    "ChannelSettings",
+    "Group",
+    "Groups",
+    "Switch",
+    "group_of",
+    "put_session",
+    "switch_over",
+    "thrown_switches",
+    "unknown_group",
+]
 
 EVERYBODY: Final = "*"
 """The scope of the switch that stops all groups."""
@@ -117,14 +128,14 @@ class Groups:
             old = connection.execute(select(table).where(table.c.folder == folder)).mappings().one_or_none()
             if old is not None:
                 connection.execute(table.update().where(table.c.folder == folder).values(**row))
-                return _group({**old, **row})
+                return group_of({**old, **row})
             last = connection.execute(select(func.max(table.c.number))).scalar()
             new = {**row, "folder": folder, "number": (last or 0) + 1, "created_at": now}
             try:
                 connection.execute(table.insert().values(**new))
             except IntegrityError as error:
                 raise Conflict(f"another instance added a group at the same time ({folder})") from error
-            return _group(new)
+            return group_of(new)
 
         return await self._database.write(write)
 
@@ -151,19 +162,19 @@ class Groups:
         """The group; `UnknownGroup` if there is none."""
         found = await self.find(folder)
         if found is None:
-            raise UnknownGroup(f"Group not found: {folder[:80]}. `rota agent group ls` lists them.")
+            raise unknown_group(folder)
         return found
 
     async def find(self, folder: str) -> Group | None:
         """The group, or None."""
         statement = select(table).where(table.c.folder == folder, table.c.removed_at.is_(None))
         row = await self._database.read(lambda connection: connection.execute(statement).mappings().one_or_none())
-        return None if row is None else _group(row)
+        return None if row is None else group_of(row)
 
     async def list(self) -> list[Group]:
         """All groups, main first, then by folder."""
         statement = select(table).where(table.c.removed_at.is_(None)).order_by(table.c.is_main.desc(), table.c.folder)
-        return [_group(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
+        return [group_of(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
 
     async def remove(self, folder: str) -> None:
         """Forget a group. Its folder stays; its schedules are paused when they are due next, with the reason."""
@@ -186,14 +197,10 @@ class Groups:
     async def save_session(self, folder: str, session_id: str) -> None:
         """Go on in this session from now on."""
 
-        def write(connection: Connection) -> None:
-            now = self._database.backend.dialect.now(connection)
-            mine = sessions.c.folder == folder
-            values = {"session_id": session_id, "updated_at": now}
-            if connection.execute(sessions.update().where(mine).values(**values)).rowcount == 0:
-                _insert_once(connection, sessions, {"folder": folder, **values})
-
-        await self._database.write(write)
+        dialect = self._database.backend.dialect
+        await self._database.write(
+            lambda connection: put_session(connection, folder, session_id, dialect.now(connection))
+        )
 
     # --- switches ---
 
@@ -220,13 +227,42 @@ class Groups:
 
     async def switches(self) -> list[Switch]:
         """Every switch that is thrown, oldest first."""
-        statement = select(switches).order_by(switches.c.at, switches.c.scope)
-        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
-        return [Switch(**{str(name): value for name, value in row.items()}) for row in rows]
+        return await self._database.read(thrown_switches)
 
     async def switch_over(self, folder: str) -> Switch | None:
         """The switch that stops this group, if one does."""
-        return next((one for one in await self.switches() if one.scope in (EVERYBODY, folder)), None)
+        return switch_over(await self.switches(), folder)
+
+
+_SWITCHES: Final = select(switches).order_by(switches.c.at, switches.c.scope)
+_GO_ON_IN: Final = (
+    sessions.update()
+    .where(sessions.c.folder == bindparam("the_folder"))
+    .values(session_id=bindparam("the_session"), updated_at=bindparam("now"))
+)
+
+
+def unknown_group(folder: str) -> UnknownGroup:
+    """What is said of a group that is not there."""
+    return UnknownGroup(f"Group not found: {folder[:80]}. `rota agent group ls` lists them.")
+
+
+def thrown_switches(connection: Connection) -> list[Switch]:
+    """Every switch that is thrown, oldest first."""
+    rows = connection.execute(_SWITCHES).mappings()
+    return [Switch(**{str(name): value for name, value in row.items()}) for row in rows]
+
+
+def switch_over(thrown: Iterable[Switch], folder: str) -> Switch | None:
+    """The first of these switches that stops a group, if one does."""
+    return next((switch for switch in thrown if switch.scope in (EVERYBODY, folder)), None)
+
+
+def put_session(connection: Connection, folder: str, session_id: str, now: Instant) -> None:
+    """Write the session that a group is in from now on."""
+    given = {"the_folder": folder, "the_session": session_id, "now": now}
+    if connection.execute(_GO_ON_IN, given).rowcount == 0:
+        _insert_once(connection, sessions, {"folder": folder, "session_id": session_id, "updated_at": now})
 
 
 def _insert_once(connection: Connection, where: Any, row: Mapping[str, Any]) -> None:
@@ -238,7 +274,8 @@ def _insert_once(connection: Connection, where: Any, row: Mapping[str, Any]) -> 
         return
 
 
-def _group(row: Mapping[Any, Any]) -> Group:
+def group_of(row: Mapping[Any, Any]) -> Group:
+    """The group out of its row."""
     return Group(
         folder=row["folder"],
         number=row["number"],

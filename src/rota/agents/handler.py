@@ -1,4 +1,4 @@
-"""One run of a scheduled agent, as a sentence of steps: look again, ask the gate, run it watched, conclude.
+"""One run of a scheduled agent, as a sentence of steps: look again, prepare, begin, work watched, conclude.
 
 Between the claim and here a person may have paused, changed or cancelled the schedule, removed the group or thrown a
 switch. So everything is looked at again, and what does not fit any more leaves its row and tells the owner.
@@ -10,23 +10,27 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from rota.agents.channels import Channels, Notice, NoticeKind
 from rota.agents.folders import prepare_folder
-from rota.agents.gate import ask_gate
-from rota.agents.groups import Group, Groups
+from rota.agents.gate import Gate, ask_gate
+from rota.agents.groups import Group, Groups, unknown_group
 from rota.agents.guard import digest_of
-from rota.agents.ledger import Ledger, Provenance, Result
-from rota.agents.listing import Zones, schedules_of
+from rota.agents.ledger import Ledger, Provenance
+from rota.agents.listing import Zones, tasks_of
+from rota.agents.passes import with_pass
 from rota.agents.record import AgentPayload, payload_of
+from rota.agents.runbook import Beat, Beginning, Brief, End, Output, RunBook
 from rota.agents.runners.base import AgentInput, RunnerResult, RunRequest, Seat
 from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
-from rota.agents.snapshot import write_snapshot
+from rota.agents.snapshot import snapshot_of, write_snapshot
 from rota.agents.summary import cut, summary_of
+from rota.clock import Instant
 from rota.core.task import Identity, Task, Want
 from rota.database import Database
 from rota.errors import InvalidInput, LeaseLost, RotaError, RunnerUnavailable, StoreUnavailable
@@ -34,6 +38,7 @@ from rota.logs import get_logger
 from rota.runtime.run import Run
 from rota.runtime.signals import Discard, Retry, Snooze
 from rota.stores.base import MAX_PROGRESS_BYTES, Store
+from rota.stores.batching import Batcher
 
 __all__ = ["RUN_VARIABLE", "AgentFailed", "AgentHandler"]
 
@@ -68,21 +73,33 @@ class _Job:
     task: Task
     payload: AgentPayload
     group: Group
-    origin: Provenance
+    brief: Brief
     seat: Seat
+    beginning: Beginning
 
     @property
     def id(self) -> str:
         return self.task.key
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """The store and the records beside it, as they are open now."""
+class _Books:
+    """The store and the book of runs, as they are open now. What many runs ask at once is asked together."""
 
-    store: Store
-    groups: Groups
-    ledger: Ledger
+    def __init__(self, store: Store, database: Database) -> None:
+        self.store = store
+        self.database = database
+        self.runs = RunBook(database)
+        self._tasks: Batcher[Identity, Task | None] = Batcher(self._get, lambda _identity: 1)
+
+    def are_of(self, store: Store, database: Database) -> bool:
+        return self.store is store and self.database is database
+
+    async def task(self, identity: Identity) -> Task | None:
+        (task,) = await self._tasks.submit([identity])
+        return task
+
+    async def _get(self, identities: list[Identity]) -> list[Task | Exception | None]:
+        return list(await self.store.get(identities))
 
 
 class AgentHandler:
@@ -101,33 +118,34 @@ class AgentHandler:
         self._settings = settings
         self._channels = channels
         self._runner = runner
+        self._books: _Books | None = None
 
     async def run_agent(self, run: Run) -> str:
         """Run the agent of this schedule; the summary of its result."""
-        tables = await self._open()
-        task = await self._look_again(tables, run)
+        books = await self._open()
+        task = await self._look_again(books, run)
         try:
-            job = await self._prepare(tables, task)
+            job = await self._prepare(books, task)
         except (RotaError, OSError) as error:
             if isinstance(error, StoreUnavailable):
                 raise
-            await tables.ledger.set(task.key, last_result=summary_of(None, str(error)))
-            await self._hold(tables, task, str(error))
+            await self._hold(books, task, str(error), last_result=summary_of(None, str(error)))
             raise AgentFailed("error", str(error)) from error
-        await self._check_switch(tables, job)
-        data = await self._ask_gate(tables, job)
-        result = await self._run_watched(tables, run, job, data)
-        return await self._conclude(tables, job, result)
+        await self._begin(books, job)
+        result = await self._work_watched(books, run, job)
+        return await self._conclude(books, job, result)
 
-    async def _open(self) -> _Tables:
-        database = await self._database()
-        return _Tables(await self._store(), Groups(database), Ledger(database))
+    async def _open(self) -> _Books:
+        store, database = await self._store(), await self._database()
+        if self._books is None or not self._books.are_of(store, database):
+            self._books = _Books(store, database)
+        return self._books
 
     # --- before the run ---
 
-    async def _look_again(self, tables: _Tables, run: Run) -> Task:
+    async def _look_again(self, books: _Books, run: Run) -> Task:
         """The schedule as it is now, not as it was when it was claimed."""
-        (task,) = await tables.store.get([Identity(run.task_type, run.key)])
+        task = await books.task(Identity(run.task_type, run.key))
         if task is None or task.token != run.token:
             raise LeaseLost(f"The run of {run.key!r} was taken over before it had begun. Nothing was run.")
         if task.want is Want.CANCEL:
@@ -136,172 +154,183 @@ class AgentHandler:
             raise Snooze("1s")  # settled as paused: nothing has run, and nothing is counted
         return task
 
-    async def _prepare(self, tables: _Tables, task: Task) -> _Job:
+    async def _prepare(self, books: _Books, task: Task) -> _Job:
+        """What the run needs, out of one read; a group that is gone or a prompt that nobody agreed to is refused."""
         payload = payload_of(task.payload)
-        group = await tables.groups.get(payload.group_folder)
-        origin = await self._check_origin(tables, task, payload)
+        brief = await books.runs.brief(task.key, payload.group_folder)
+        group = brief.group
+        if group is None:
+            raise unknown_group(payload.group_folder)
+        beginning = await self._check_origin(books, task, payload, brief)
         settings = self._settings
-        uid = settings.uid_of(group.number)
-        folder = await asyncio.to_thread(prepare_folder, settings.groups_dir, group.folder, uid)
+        run_id = f"{task.key}-{task.token}"
         seat = Seat(
-            folder=folder,
-            run_id=f"{task.key}-{task.token}",
-            uid=uid,
+            folder=await self._furnish(books, group, brief),
+            run_id=run_id,
+            uid=settings.uid_of(group.number),
             has_network=group.has_network,
             timezone=payload.timezone or group.timezone or settings.timezone,
-            environment={**settings.variables(), RUN_VARIABLE: f"{task.key}-{task.token}"},
+            environment={**settings.variables(), RUN_VARIABLE: run_id},
             read_only=settings.visible(),
         )
-        return _Job(task, payload, group, origin, seat)
+        return _Job(task, payload, group, brief, seat, beginning)
 
-    async def _check_origin(self, tables: _Tables, task: Task, payload: AgentPayload) -> Provenance:
-        """Where it comes from. What it does must be what was written down, and approved if that was needed."""
+    async def _check_origin(self, books: _Books, task: Task, payload: AgentPayload, brief: Brief) -> Beginning:
+        """What it does must be what was written down, and approved if that was needed. What the program's own code has
+        scheduled is written down here, and again when the code has changed it."""
         digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
-        origin = (await tables.ledger.get([task.key])).get(task.key)
+        beginning = Beginning(id=task.key, folder=payload.group_folder, token=task.token)
+        origin = brief.origin
         if origin is None:
             made = Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
-            return await tables.ledger.add(made)
+            return msgspec.structs.replace(beginning, origin=made)
         # An approved change is written to the task first and here then: a run in between looks a second time.
         for last in (False, True):
-            if digest == origin.digest:
-                return origin
+            if origin is not None and digest == origin.digest:
+                return beginning
+            if origin is not None and origin.made_by == "code" and origin.approval == "none":
+                return msgspec.structs.replace(beginning, digest=digest)
             if not last:
                 await asyncio.sleep(LOOK_EVERY)
-                origin = (await tables.ledger.get([task.key]))[task.key]
+                origin = (await books.runs.brief(task.key, payload.group_folder)).origin
         raise InvalidInput(
             "Its prompt or script is not the one that was agreed to (the digest differs). Look at it, then update it."
         )
 
-    async def _check_switch(self, tables: _Tables, job: _Job) -> None:
-        switch = await tables.groups.switch_over(job.group.folder)
+    async def _furnish(self, books: _Books, group: Group, brief: Brief) -> Path:
+        """The group's folder, with what its agent may know about schedules in it."""
+        tasks = await tasks_of(books.store, None if group.is_main else group.folder)
+        content = snapshot_of(tasks, brief.waiting, Zones(brief.zones, self._settings.timezone), group)
+        uid = self._settings.uid_of(group.number)
+        return await asyncio.to_thread(_furnished, self._settings.groups_dir, group.folder, uid, content)
+
+    async def _begin(self, books: _Books, job: _Job) -> None:
+        """From here on it can be seen and stopped; a switch that is thrown already stops it here."""
+        switch = await books.runs.begin(job.beginning)
         if switch is None:
             return
         if job.task.is_recurring:
             raise Discard(f"Skipped: {switch.words}")
-        await tables.store.pause([job.task.identity])  # a single fire is kept for the time after
-        await tables.ledger.set(job.id, held=switch.words)
+        await books.store.pause([job.task.identity])  # a single fire is kept for the time after
+        await Ledger(books.database).set(job.id, held=switch.words)
         raise Snooze("1s")
-
-    async def _ask_gate(self, tables: _Tables, job: _Job) -> object:
-        """The gate's data; a closed gate ends the run as skipped, with the reason."""
-        if job.payload.script is None:
-            return None
-        settings = self._settings
-        gate = await ask_gate(
-            job.payload.script,
-            await self._runner(),
-            job.seat,
-            settings.limits,
-            wall_ms=settings.gate_ms,
-            most=settings.gate_bytes,
-        )
-        if gate.is_open:
-            return gate.data
-        words = f"gate: {gate.trouble or 'nothing to do'}"
-        await tables.ledger.set(job.id, last_result=cut(words))
-        if gate.trouble is not None:
-            await self._tell("error", tables, job, gate.trouble)
-        raise Discard(words)
 
     # --- the run ---
 
-    async def _run_watched(self, tables: _Tables, run: Run, job: _Job, data: object) -> RunnerResult:
+    async def _work_watched(self, books: _Books, run: Run, job: _Job) -> RunnerResult | Gate:
         output: deque[str] = deque(maxlen=LINES_SHOWN)
 
         def on_progress(progress: object) -> None:
             output.append(progress if isinstance(progress, str) else msgspec.json.encode(progress).decode())
             run.progress({"output": _tail(output)})
 
-        request = await self._request(tables, job, data)
-        runner = await self._runner()
-        await tables.ledger.begin(job.id, job.group.folder, job.task.token)
-        working = asyncio.create_task(_run_safely(runner, request, on_progress))
+        working = asyncio.create_task(self._work(books, job, on_progress))
         try:
             while not (await asyncio.wait({working}, timeout=LOOK_EVERY))[0]:
-                stop = await _beat(tables.ledger, job, "\n".join(output))
-                if stop is not None:
+                beat = await _beat(books.runs, job, "\n".join(output))
+                if beat is not None and beat.stop is not None:
                     await _cancelled(working)
-                    await self._tell("stopped", tables, job, stop)
-                    raise Discard(stop)
+                    await self._tell("stopped", job, beat.stop, beat.at)
+                    raise Discard(beat.stop)
             return working.result()
-        finally:
+        except BaseException:
+            # What ends like this is not written as a result: it only goes off the list.
             await _cancelled(working)
-            await _end(tables.ledger, job)
+            await _leave(books.runs, job)
+            raise
 
-    async def _request(self, tables: _Tables, job: _Job, data: object) -> RunRequest:
-        group, payload = job.group, job.payload
-        # Only main sees schedules of others, and so their zones.
-        seen = await tables.groups.list() if group.is_main else [group]
-        zones = Zones({one.folder: one.timezone for one in seen}, self._settings.timezone)
-        whose = None if group.is_main else group.folder
-        schedules = await schedules_of(tables.store, tables.ledger, zones, whose)
-        await asyncio.to_thread(
-            write_snapshot, job.seat.folder, schedules, group.folder, is_main=group.is_main, uid=job.seat.uid
-        )
-        session = await tables.groups.session(group.folder) if payload.context_mode == "group" else None
+    async def _work(self, books: _Books, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | Gate:
+        """Ask the gate, if there is one, and run the agent. A gate that stays closed is the answer itself."""
+        runner, settings = await self._runner(), self._settings
+        script, data, session = job.payload.script, None, job.brief.session
+        if script is not None:
+            gate = await ask_gate(
+                script, runner, job.seat, settings.limits, wall_ms=settings.gate_ms, most=settings.gate_bytes
+            )
+            if not gate.is_open:
+                return gate
+            data = gate.data
+            # It may have taken its time: what the agent is told is of now.
+            brief = await books.runs.brief(job.id, job.group.folder)
+            await self._furnish(books, job.group, brief)
+            session = brief.session
         given = AgentInput(
-            prompt=payload.prompt,
-            session_id=session,
-            group_folder=group.folder,
-            chat_jid=payload.chat_jid,
-            is_main=group.is_main,
+            prompt=job.payload.prompt,
+            session_id=session if job.payload.context_mode == "group" else None,
+            group_folder=job.group.folder,
+            chat_jid=job.payload.chat_jid,
+            is_main=job.group.is_main,
             timezone=job.seat.timezone,
             data=data,
         )
-        return RunRequest(seat=job.seat, input=given, limits=self._settings.limits)
+        request = RunRequest(seat=job.seat, input=given, limits=settings.limits)
+        try:
+            async with with_pass(request, settings.mcp_url, books.database, books.store.now) as request:
+                return await runner.run(request, on_progress)
+        except RunnerUnavailable as error:
+            # What cannot even be started is a failed run, not a failed handler.
+            return RunnerResult(status="error", error=str(error), reason="crashed")
 
     # --- after the run ---
 
-    async def _conclude(self, tables: _Tables, job: _Job, result: RunnerResult) -> str:
+    async def _conclude(self, books: _Books, job: _Job, result: RunnerResult | Gate) -> str:
+        if isinstance(result, Gate):
+            return await self._skip(books, job, result)
         error = None if result.status == "success" else result.error or "Unknown error"
         summary = summary_of(result.result, error)
-        session = result.new_session_id
-        if session is not None and job.payload.context_mode == "group":
-            await _insist(lambda: tables.groups.save_session(job.group.folder, session))
-        kept = Result(
-            id=job.id,
-            folder=job.group.folder,
-            token=job.task.token,
-            at=0,
-            status=result.status,
-            reason=result.reason,
-            result=result.result,
-            error=error,
-        )
-        failures = await _insist(lambda: tables.ledger.record(kept, summary))
+        end = _end_of(job, summary, result, error)
+        ended = await _insist(lambda: books.runs.end(end))
         if error is None:
-            await self._tell("result", tables, job, summary)
+            await self._tell("result", job, summary, ended.at)
             return summary
-        await self._tell("error", tables, job, summary)
+        await self._tell("error", job, summary, ended.at)
         most = self._settings.max_failures
-        if most and failures >= most:
-            await self._hold(tables, job.task, f"{failures} runs in a row have failed. The last: {summary}")
+        if most and ended.failures >= most:
+            await self._hold(books, job.task, f"{ended.failures} runs in a row have failed. The last: {summary}")
         raise AgentFailed(result.reason if result.reason in ("timeout", "rate_limited") else "error", error)
 
-    async def _hold(self, tables: _Tables, task: Task, why: str) -> None:
-        """Pause the schedule when this run ends, keep the reason, and tell the owner."""
-        await tables.store.pause([task.identity])
-        await tables.ledger.set(task.key, held=cut(why, 500))
-        group = None if task.owner is None else await tables.groups.find(task.owner)
-        now = await tables.store.now()
-        notice = Notice(kind="held", group=task.owner or "", schedule_id=task.key, text=f"Paused: {why}", at=now)
-        await self._channels.tell(group, notice)
+    async def _skip(self, books: _Books, job: _Job, gate: Gate) -> str:
+        """A gate that stayed closed ends the run as skipped, with the reason."""
+        words = f"gate: {gate.trouble or 'nothing to do'}"
+        end = End(id=job.id, folder=job.group.folder, token=job.task.token, summary=cut(words))
+        ended = await _insist(lambda: books.runs.end(end))
+        if gate.trouble is not None:
+            await self._tell("error", job, gate.trouble, ended.at)
+        raise Discard(words)
 
-    async def _tell(self, kind: NoticeKind, tables: _Tables, job: _Job, text: str) -> None:
-        now = await tables.store.now()
+    async def _hold(self, books: _Books, task: Task, why: str, **also: object) -> None:
+        """Pause the schedule when this run ends, keep the reason, and tell the owner."""
+        await books.store.pause([task.identity])
+        await Ledger(books.database).set(task.key, held=cut(why, 500), **also)
+        group = None if task.owner is None else await Groups(books.database).find(task.owner)
+        now = await books.store.now()
+        notice = Notice(kind="held", group=task.owner or "", schedule_id=task.key, text=f"Paused: {why}", at=now)
+        await _insist(lambda: self._channels.tell(group, notice))
+
+    async def _tell(self, kind: NoticeKind, job: _Job, text: str, now: Instant) -> None:
         run = f"{job.id}-{job.task.token}"
         notice = Notice(kind=kind, group=job.group.folder, schedule_id=job.id, text=text, at=now, run=run)
-        await self._channels.tell(job.group, notice)
+        await _insist(lambda: self._channels.tell(job.group, notice))
 
 
-async def _run_safely(
-    runner: CommandRunner, request: RunRequest, on_progress: Callable[[object], None]
-) -> RunnerResult:
-    """What cannot even be started is a failed run, not a failed handler."""
-    try:
-        return await runner.run(request, on_progress)
-    except RunnerUnavailable as error:
-        return RunnerResult(status="error", error=str(error), reason="crashed")
+def _furnished(groups_dir: Path, name: str, uid: int | None, content: bytes) -> Path:
+    folder = prepare_folder(groups_dir, name, uid)
+    write_snapshot(folder, content, uid)
+    return folder
+
+
+def _end_of(job: _Job, summary: str, result: RunnerResult, error: str | None) -> End:
+    return End(
+        id=job.id,
+        folder=job.group.folder,
+        token=job.task.token,
+        summary=summary,
+        status=result.status,
+        reason=result.reason,
+        result=result.result,
+        error=error,
+        session=result.new_session_id if job.payload.context_mode == "group" else None,
+    )
 
 
 async def _insist(write: Callable[[], Awaitable[_Written]]) -> _Written:
@@ -312,29 +341,30 @@ async def _insist(write: Callable[[], Awaitable[_Written]]) -> _Written:
         try:
             return await write()
         except StoreUnavailable as error:
-            _log.warning("agent result not written yet", error=str(error))
+            _log.warning("what came of an agent is not written yet", error=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-async def _beat(ledger: Ledger, job: _Job, output: str) -> str | None:
-    """Why the run is to end; None to go on, also while the database is away: the lease has its own guard."""
+async def _beat(runs: RunBook, job: _Job, output: str) -> Beat | None:
+    """Whether the run is to end; None while the database is away: the lease has its own guard."""
+    said = Output(id=job.id, folder=job.group.folder, token=job.task.token, text=output)
     try:
-        return await ledger.beat(job.id, job.group.folder, job.task.token, output)
+        return await runs.beat(said)
     except StoreUnavailable as error:
         _log.warning("agent run not shown", schedule=job.id, error=str(error))
         return None
 
 
-async def _end(ledger: Ledger, job: _Job) -> None:
+async def _leave(runs: RunBook, job: _Job) -> None:
     """The row of what runs now goes; one that is left behind is told apart by its token."""
     try:
-        await ledger.end(job.id, job.task.token)
+        await runs.leave(job.id, job.task.token)
     except StoreUnavailable as error:
         _log.warning("agent run not taken off the list", schedule=job.id, error=str(error))
 
 
-async def _cancelled(working: asyncio.Task[RunnerResult]) -> None:
+async def _cancelled(working: asyncio.Task[RunnerResult | Gate]) -> None:
     """End the run and wait until nothing of it is left."""
     working.cancel()
     await asyncio.wait({working})

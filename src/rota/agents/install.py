@@ -1,4 +1,4 @@
-"""Bringing scheduled agents into an app: an `Agents`, and the task type `agent` with its handler."""
+"""Bringing scheduled agents into an app: an `Agents`, the task type `agent` and that of its notices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
+from rota.agents.channels import NOTICE
 from rota.agents.record import AGENT
 from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
@@ -42,6 +43,7 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     """
     agents = _made(app, settings or AgentSettings.of(app.config), webhooks)
     app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
+    app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
     _INSTALLED[app] = agents
     return agents
 

@@ -1,4 +1,7 @@
-"""What is kept about scheduled agents beside their tasks: who made one, who approved it, what runs, what came of it."""
+"""What is kept about scheduled agents beside their tasks: who made one, who approved it, what runs, what came of it.
+
+Here it is looked at and decided on; runs themselves write it through the `RunBook`.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,21 @@ from sqlalchemy import Connection, func, select
 
 from rota.clock import Instant, isoformat
 from rota.database import Database
-from rota.database.tables.agents import provenance, results, running, switches
+from rota.database.tables.agents import provenance, results, running
 from rota.errors import LimitExceeded
 
-__all__ = ["Ledger", "Proposal", "Provenance", "Result", "RunningNow"]
+__all__ = [
+    "MAX_OUTPUT",
+    "RESULTS_KEPT",
+    "Ledger",
+    "Proposal",
+    "Provenance",
+    "Result",
+    "RunningNow",
+    "kept_text",
+    "provenance_of",
+    "row_of",
+]
 
 ApprovalState = Literal["none", "waiting", "approved", "rejected"]
 
@@ -104,7 +118,7 @@ class Ledger:
         """The records of these schedules, by id."""
         statement = select(provenance).where(provenance.c.id.in_(list(ids)))
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
-        return {row["id"]: _provenance(row) for row in rows}
+        return {row["id"]: provenance_of(row) for row in rows}
 
     async def add(self, new: Provenance, *, max_waiting: int | None = None) -> Provenance:
         """Write down where a schedule comes from. One that waits counts against `max_waiting`, in the same step."""
@@ -115,7 +129,7 @@ class Ledger:
             now = self._database.backend.dialect.now(connection)
             connection.execute(provenance.delete().where(provenance.c.id == new.id))
             made = msgspec.structs.replace(new, created_at=now)
-            connection.execute(provenance.insert().values(**_row(made)))
+            connection.execute(provenance.insert().values(**row_of(made)))
             return made
 
         return await self._database.write(write)
@@ -128,11 +142,13 @@ class Ledger:
             text = msgspec.json.encode(proposal).decode()
             mine = provenance.c.id == schedule_id
             connection.execute(provenance.update().where(mine).values(approval="waiting", proposal=text))
-            return _provenance(connection.execute(select(provenance).where(mine)).mappings().one())
+            return provenance_of(connection.execute(select(provenance).where(mine)).mappings().one())
 
         return await self._database.write(write)
 
     def _check_waiting(self, connection: Connection, folder: str, most: int) -> None:
+        # Two who ask at once must not both see the last free place.
+        self._database.backend.dialect.lock_names(connection, [f"agent_waiting:{folder}"])
         statement = select(func.count()).where(provenance.c.folder == folder, provenance.c.approval == "waiting")
         count = connection.execute(statement).scalar_one()
         if count >= most:
@@ -141,17 +157,27 @@ class Ledger:
                 " decide on them first."
             )
 
-    async def decide(self, schedule_id: str, approval: ApprovalState, by: str, digest: str) -> Provenance:
-        """A person has approved or rejected: the proposal is gone, the decision stays."""
+    async def decide(self, seen: Provenance, approval: ApprovalState, by: str, digest: str) -> Provenance | None:
+        """A person has approved or rejected what they have seen: the proposal is gone, the decision stays. None if it
+        waits no more, or something else does: then nothing is changed."""
 
-        def write(connection: Connection) -> Provenance:
-            now = self._database.backend.dialect.now(connection)
-            mine = provenance.c.id == schedule_id
-            values: dict[str, object] = {"approval": approval, "decided_by": by, "decided_at": now, "digest": digest}
-            if approval == "approved":
-                values["proposal"] = None
-            connection.execute(provenance.update().where(mine).values(**values))
-            return _provenance(connection.execute(select(provenance).where(mine)).mappings().one())
+        def write(connection: Connection) -> Provenance | None:
+            dialect = self._database.backend.dialect
+            mine = provenance.c.id == seen.id
+            row = connection.execute(dialect.locked(select(provenance).where(mine))).mappings().one_or_none()
+            current = None if row is None else provenance_of(row)
+            if current is None or current.approval != "waiting" or current.proposal != seen.proposal:
+                return None
+            decided = msgspec.structs.replace(
+                current,
+                approval=approval,
+                proposal=None if approval == "approved" else current.proposal,
+                decided_by=by,
+                decided_at=dialect.now(connection),
+                digest=digest,
+            )
+            connection.execute(provenance.update().where(mine).values(**row_of(decided)))
+            return decided
 
         return await self._database.write(write)
 
@@ -166,7 +192,9 @@ class Ledger:
         if folder is not None:
             statement = statement.where(provenance.c.folder == folder)
         statement = statement.order_by(provenance.c.created_at, provenance.c.id).limit(1_000)
-        return [_provenance(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
+        return [
+            provenance_of(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())
+        ]
 
     # --- what is over ---
 
@@ -193,41 +221,10 @@ class Ledger:
 
     # --- what runs now ---
 
-    async def begin(self, schedule_id: str, folder: str, token: int) -> None:
-        """A run has begun. A row that a dead instance has left behind is replaced."""
-
-        def write(connection: Connection) -> None:
-            now = self._database.backend.dialect.now(connection)
-            connection.execute(running.delete().where(running.c.id == schedule_id))
-            row = {"id": schedule_id, "folder": folder, "token": token, "started_at": now, "seen_at": now}
-            connection.execute(running.insert().values(**row))
-
-        await self._database.write(write)
-
-    async def beat(self, schedule_id: str, folder: str, token: int, output: str) -> str | None:
-        """Show the output so far, and learn in the same step whether the run is to end: the reason, or None."""
-
-        def write(connection: Connection) -> str | None:
-            now = self._database.backend.dialect.now(connection)
-            mine = (running.c.id == schedule_id) & (running.c.token == token)
-            connection.execute(running.update().where(mine).values(seen_at=now, output=output[-MAX_OUTPUT:]))
-            stop_by = connection.execute(select(running.c.stop_by).where(mine)).scalar_one_or_none()
-            if stop_by is not None:
-                return f"It was stopped by {stop_by}."
-            thrown = select(switches.c.by, switches.c.reason).where(switches.c.scope.in_(["*", folder]))
-            switch = connection.execute(thrown).first()
-            return None if switch is None else f"The kill switch was thrown by {switch.by}: {switch.reason}"
-
-        return await self._database.write(write)
-
-    async def end(self, schedule_id: str, token: int) -> None:
-        """A run has ended."""
-        statement = running.delete().where(running.c.id == schedule_id, running.c.token == token)
-        await self._database.write(lambda connection: connection.execute(statement))
-
-    async def ask_to_stop(self, schedule_id: str, by: str) -> bool:
-        """Ask the run that is under way to end; False if there is none."""
-        statement = running.update().where(running.c.id == schedule_id).values(stop_by=by)
+    async def ask_to_stop(self, schedule_id: str, token: int, by: str) -> bool:
+        """Ask this run to end; False if it is not under way."""
+        mine = (running.c.id == schedule_id) & (running.c.token == token)
+        statement = running.update().where(mine).values(stop_by=by)
         return await self._database.write(lambda connection: connection.execute(statement).rowcount > 0)
 
     async def running(self, folder: str | None = None) -> list[RunningNow]:
@@ -240,32 +237,6 @@ class Ledger:
 
     # --- what came of it ---
 
-    async def record(self, result: Result, summary: str) -> int:
-        """Keep a run's result and how its schedule fares; how many runs have failed in a row.
-
-        Recording the same run again, after an answer that got lost, changes nothing.
-        """
-        row = msgspec.structs.asdict(result)
-        for name in ("result", "error"):
-            row[name] = None if row[name] is None else _kept(row[name])
-
-        def write(connection: Connection) -> int:
-            mine = provenance.c.id == result.id
-            count = select(provenance.c.failures).where(mine)
-            same_run = (results.c.id == result.id) & (results.c.token == result.token)
-            if connection.execute(select(results.c.row_id).where(same_run)).first() is not None:
-                return connection.execute(count).scalar_one_or_none() or 0
-            now = self._database.backend.dialect.now(connection)
-            connection.execute(results.insert().values(**{**row, "at": now}))
-            _drop_old(connection, result.id)
-            is_failed = result.status != "success"
-            failures = provenance.c.failures + 1 if is_failed else 0
-            values = {"failures": failures, "last_run_at": now, "last_result": summary}
-            connection.execute(provenance.update().where(mine).values(**values))
-            return connection.execute(count).scalar_one_or_none() or 0
-
-        return await self._database.write(write)
-
     async def results(self, schedule_id: str, limit: int = RESULTS_KEPT) -> list[Result]:
         """The kept results of a schedule, newest first."""
         statement = select(results).where(results.c.id == schedule_id).order_by(results.c.row_id.desc()).limit(limit)
@@ -273,25 +244,19 @@ class Ledger:
         return [Result(**{str(name): value for name, value in row.items() if name != "row_id"}) for row in rows]
 
 
-def _drop_old(connection: Connection, schedule_id: str) -> None:
-    mine = results.c.id == schedule_id
-    newest = select(results.c.row_id).where(mine).order_by(results.c.row_id.desc())
-    oldest_kept = connection.execute(newest.offset(RESULTS_KEPT - 1).limit(1)).scalar_one_or_none()
-    if oldest_kept is not None:
-        connection.execute(results.delete().where(mine, results.c.row_id < oldest_kept))
-
-
-def _kept(text: str) -> str:
+def kept_text(text: str) -> str:
     """What a database can hold: no NUL, no lone surrogate, not too long."""
     return text[:MAX_RESULT].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 
-def _row(record: Provenance) -> dict[str, Any]:
+def row_of(record: Provenance) -> dict[str, Any]:
+    """The record as its row holds it."""
     proposal = None if record.proposal is None else msgspec.json.encode(record.proposal).decode()
     return {**msgspec.structs.asdict(record), "proposal": proposal}
 
 
-def _provenance(row: Mapping[Any, Any]) -> Provenance:
+def provenance_of(row: Mapping[Any, Any]) -> Provenance:
+    """The record out of its row."""
     values = {str(name): value for name, value in row.items()}
     if values["proposal"] is not None:
         values["proposal"] = msgspec.json.decode(values["proposal"], type=Proposal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from rota.logs import get_logger
 from rota.stores.base import Store, TaskQuery
 from rota.triggers import decode_trigger
 
-__all__ = ["MOST_LISTED", "Zones", "proposed", "schedules_of"]
+__all__ = ["MOST_LISTED", "Zones", "proposed", "schedules_of", "tasks_of"]
 
 MOST_LISTED = 1_000
 """Schedules in one list or snapshot; a group's quota lies far below."""
@@ -37,7 +37,7 @@ async def schedules_of(
     store: Store, ledger: Ledger, zones: Zones, folder: str | None, *, with_finished: bool = False
 ) -> list[AgentSchedule]:
     """What is scheduled for a group (None: for all), by id, and after it what waits for approval."""
-    tasks = [task async for task in _tasks(store, folder) if with_finished or task.status.is_live]
+    tasks = await tasks_of(store, folder, with_finished=with_finished)
     origins = await ledger.get([task.key for task in tasks])
     found: list[AgentSchedule] = []
     for task in tasks:
@@ -59,14 +59,17 @@ def proposed(origin: Provenance, timezone: str) -> AgentSchedule:
     return AgentSchedule.of_proposal(payload_of(proposal.payload), trigger, origin, timezone, proposal.expires_at)
 
 
-async def _tasks(store: Store, folder: str | None) -> AsyncIterator[Task]:
-    query = TaskQuery(task_type=AGENT, owner=folder, schedules=True, limit=200)
+async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:
+    """The scheduled tasks of a group (None: of all), by id."""
+    # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
+    query = TaskQuery(task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
+    tasks: list[Task] = []
     count = 0
-    while count < MOST_LISTED:
+    while True:
         page = await store.find(query)
-        for task in page.items[: MOST_LISTED - count]:
-            count += 1
-            yield task
-        if page.cursor is None:
-            return
+        count += len(page.items)
+        schedules = [task for task in page.items if task.trigger is not None]
+        tasks += [task for task in schedules if with_finished or task.status.is_live]
+        if page.cursor is None or count >= MOST_LISTED:
+            return tasks[:MOST_LISTED]
         query = replace(query, cursor=page.cursor)

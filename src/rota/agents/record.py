@@ -15,7 +15,17 @@ from rota.errors import InvalidInput
 from rota.triggers import AnyTrigger, Cron, Interval, decode_trigger, explain
 from rota.triggers.zone import zone
 
-__all__ = ["AGENT", "AgentPayload", "AgentSchedule", "ContextMode", "payload_of", "spoken_time", "value_of"]
+__all__ = [
+    "AGENT",
+    "AgentPayload",
+    "AgentSchedule",
+    "ContextMode",
+    "next_run_of",
+    "payload_of",
+    "spoken_time",
+    "status_of",
+    "value_of",
+]
 
 AGENT: Final = "agent"
 """The task type of every scheduled agent."""
@@ -85,14 +95,14 @@ class AgentSchedule:
     def of_task(cls, task: Task, origin: Provenance | None, timezone: str) -> AgentSchedule:
         """A schedule that is in the store."""
         payload = payload_of(task.payload)
-        next_at = _next_at(task)
+        next_at = next_run_of(task)
         return _made(
             payload,
             decode_trigger(task.trigger) if task.trigger is not None else None,
             origin,
             payload.timezone or timezone,
             id=task.key,
-            status=_status(task.status),
+            status=status_of(task),
             is_running=task.status is TaskStatus.RUNNING,
             next_at=next_at,
             runs=task.fires_run,
@@ -175,12 +185,13 @@ def _made(
     )
 
 
-def _status(status: TaskStatus) -> str:
-    """Seed 001 knows one word for pending and running."""
-    return "active" if status in (TaskStatus.PENDING, TaskStatus.RUNNING) else status.value
+def status_of(task: Task) -> str:
+    """Seed 001's word for its status: one for pending and running."""
+    return "active" if task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) else task.status.value
 
 
-def _next_at(task: Task) -> Instant | None:
+def next_run_of(task: Task) -> Instant | None:
+    """When it runs next, if it does."""
     if task.status is TaskStatus.PENDING and not task.is_recurring:
         return task.scheduled_at
     return task.next_fire if task.status.is_live and task.is_recurring else None

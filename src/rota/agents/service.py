@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast, get_args
+from typing import Any, Final
 
-import msgspec
-
-from rota.agents.channels import Channels, Notice, NoticeKind
-from rota.agents.folders import folder_path
-from rota.agents.gate import MAX_SCRIPT
+from rota.access import Tokens
+from rota.agents.approvals import Approvals
+from rota.agents.channels import Channels, Courier
 from rota.agents.groups import EVERYBODY, Group, Groups, Switch
 from rota.agents.guard import (
     Caller,
@@ -23,32 +21,38 @@ from rota.agents.guard import (
     check_may_create,
     check_prompt,
     depth_of,
-    digest_of,
     expiry_of,
     needs_approval,
 )
 from rota.agents.handler import AgentHandler
-from rota.agents.ledger import Ledger, Proposal, Provenance, RunningNow
-from rota.agents.listing import Zones, proposed, schedules_of
-from rota.agents.record import AGENT, AgentPayload, AgentSchedule, ContextMode, payload_of, value_of
+from rota.agents.ledger import Provenance, RunningNow
+from rota.agents.listing import proposed, schedules_of
+from rota.agents.passes import MAKER
+from rota.agents.record import AGENT, AgentPayload, AgentSchedule, payload_of
+from rota.agents.records import Records, answered, decided_already
 from rota.agents.runners.choose import Chosen
 from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
-from rota.agents.snapshot import SNAPSHOT, write_snapshot
+from rota.agents.wish import (
+    changed_payload,
+    check_reaches,
+    checked_script,
+    context_mode_of,
+    instant_of,
+    made_by_code,
+    new_trigger,
+    proposal_of,
+)
 from rota.clock import DAY, Instant, isoformat
-from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome
-from rota.core.task import Change, Event, Identity, NewTask, RunRecord, Task
+from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.database import Database
-from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed, RotaError, UnknownTask
+from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed
 from rota.logs import get_logger
 from rota.stores.base import Page, RunQuery, Store
-from rota.triggers import AnyTrigger, Once, decode_trigger, encode_trigger, parse_trigger
+from rota.triggers import parse_trigger
 from rota.webhooks import Webhooks
 
 __all__ = ["Agents"]
-
-MAX_OF_PEOPLE: Final = 1_000
-"""Live schedules of a group, however they were made."""
 
 KEPT_MS: Final = 30 * DAY
 """How long the origin and the results of a schedule are kept after its last run, once its task is gone."""
@@ -71,13 +75,13 @@ class Agents:
         webhooks: Webhooks | None = None,
     ) -> None:
         self.settings = settings or AgentSettings()
-        self._store = store
-        self._database = database
-        self._channels = Channels(self.settings.groups_dir / ".notices", webhooks)
-        self._webhooks = webhooks
+        channels = Channels(self.settings.groups_dir / ".notices", store)
+        self._records = Records(store, database, self.settings, channels, webhooks)
+        self._approvals = Approvals(self._records)
         self._chosen: Chosen | None = None
         self._choosing = asyncio.Lock()
-        self.handler = AgentHandler(store, database, self.settings, self._channels, self._runner)
+        self.handler = AgentHandler(store, database, self.settings, channels, self._runner)
+        self.courier = Courier(store, database, webhooks or Webhooks())
 
     # --- where they run ---
 
@@ -94,11 +98,11 @@ class Agents:
 
     async def now(self) -> Instant:
         """What time it is at the store, which decides."""
-        return await (await self._store()).now()
+        return await (await self._records.store()).now()
 
     async def groups(self) -> Groups:
         """The groups, for those who may administer them."""
-        return Groups(await self._database(), self._webhooks)
+        return await self._records.groups()
 
     # --- schedules ---
 
@@ -122,7 +126,7 @@ class Agents:
         rules = self.settings.rules
         check_may_create(caller, rules)
         target = await self._target(caller, group)
-        store, ledger = await self._store(), await self._ledger()
+        store, ledger = await self._records.store(), await self._records.ledger()
         now = await store.now()
         zone_name = timezone or target.timezone or self.settings.timezone
         trigger = parse_trigger(schedule_type, schedule_value, timezone=zone_name, now=now)
@@ -131,13 +135,13 @@ class Agents:
             group_folder=target.folder,
             chat_jid=target.chat_jid,
             prompt=check_prompt(prompt, rules),
-            context_mode=_context_mode(context_mode),
-            script=_checked_script(script),
+            context_mode=context_mode_of(context_mode),
+            script=checked_script(script),
             timezone=timezone,
         )
-        expires_at = expiry_of(_instant(expires, zone_name, now), caller, rules, now)
-        _check_reaches(trigger, expires_at)
-        proposal = _proposal("create", payload, trigger, expires_at, caller)
+        expires_at = expiry_of(instant_of(expires, zone_name, now), caller, rules, now)
+        check_reaches(trigger, expires_at)
+        proposal = proposal_of("create", payload, trigger, expires_at, caller)
         waits = needs_approval(caller, rules)
         origin = Provenance(
             id=f"task-{now}-{secrets.token_hex(3)}",
@@ -151,11 +155,15 @@ class Agents:
         )
         origin = await ledger.add(origin, max_waiting=rules.max_waiting)
         if waits:
-            await self._tell("approval_wanted", target, origin.id, f"{caller.name} wants to schedule: {prompt}", now)
-            await self._refresh(target.folder)
+            await self._records.tell("approval_wanted", target, origin.id, f"{caller.name} wants to schedule: {prompt}")
+            await self._records.refresh(target.folder)
             return proposed(origin, zone_name)
-        task = await self._put(store, origin, proposal, caller)
-        await self._refresh(target.folder)
+        try:
+            task = await self._records.put(origin, proposal, caller)
+        except (LimitExceeded, NotAllowed):
+            await ledger.forget([origin.id])  # what was refused leaves nothing behind
+            raise
+        await self._records.refresh(target.folder)
         return AgentSchedule.of_task(task, origin, zone_name)
 
     async def list_tasks(
@@ -166,13 +174,17 @@ class Agents:
             raise NotAllowed(f"The schedules of the group {group[:80]!r} are not yours to see. Leave 'group' out.")
         whose = group if caller.sees_all else caller.group
         return await schedules_of(
-            await self._store(), await self._ledger(), await self._zones(), whose, with_finished=finished
+            await self._records.store(),
+            await self._records.ledger(),
+            await self._records.zones(),
+            whose,
+            with_finished=finished,
         )
 
     async def get_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """One schedule, or a proposal of one."""
-        task, origin = await self._find(caller, schedule_id)
-        zones = await self._zones()
+        task, origin = await self._records.find(caller, schedule_id)
+        zones = await self._records.zones()
         if task is not None:
             return AgentSchedule.of_task(task, origin, zones.of(task.owner or ""))
         assert origin is not None, "one of the two was found"
@@ -184,29 +196,36 @@ class Agents:
 
     async def resume_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes."""
-        _, origin = await self._find(caller, schedule_id)
-        if origin is not None and origin.held is not None:
-            if not caller.is_person:
-                raise NotAllowed(f"{schedule_id} was paused by Rota: {origin.held} Ask the owner to resume it.")
-            await (await self._ledger()).set(schedule_id, held=None, failures=0)
-        return await self._ask(Event.RESUME, caller, schedule_id)
+        _, origin = await self._records.find(caller, schedule_id)
+        is_held = origin is not None and origin.held is not None
+        if is_held:
+            _check_may_free(caller, schedule_id, origin)
+        await self._ask(Event.RESUME, caller, schedule_id)
+        if is_held:
+            await (await self._records.ledger()).set(schedule_id, held=None, failures=0)
+        return await self.get_task(caller, schedule_id)
 
     async def cancel_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """End it; its history stays. A proposal is withdrawn."""
-        task, origin = await self._find(caller, schedule_id)
-        ledger = await self._ledger()
+        task, origin = await self._records.find(caller, schedule_id)
+        ledger = await self._records.ledger()
         if task is None:
             assert origin is not None, "one of the two was found"
-            origin = await ledger.decide(schedule_id, "rejected", caller.name, origin.digest)
-            await self._refresh(origin.folder)
-            return proposed(origin, (await self._zones()).of(origin.folder))
+            withdrawn = await ledger.decide(origin, "rejected", caller.name, origin.digest)
+            if withdrawn is None:
+                raise decided_already(schedule_id)
+            await self._records.refresh(origin.folder)
+            return proposed(withdrawn, (await self._records.zones()).of(origin.folder))
         return await self._ask(Event.CANCEL, caller, schedule_id)
 
     async def run_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Run it once, now; its series is not shifted. An agent may do so as often as it may schedule."""
         check_may_create(caller, self.settings.rules)
-        _, origin = await self._find(caller, schedule_id)
-        now = await (await self._store()).now()
+        task, origin = await self._records.find(caller, schedule_id)
+        _check_may_free(caller, schedule_id, origin)
+        if not caller.is_person and task is not None and not task.status.is_live:
+            raise IllegalTransition(f"{schedule_id} is {task.status.value}. Make a new one with schedule_task.")
+        now = await (await self._records.store()).now()
         least = self.settings.rules.min_interval_ms
         last = origin.last_run_at if origin is not None else None
         if not caller.is_person and last is not None and now - last < least:
@@ -231,30 +250,33 @@ class Agents:
         """
         rules = self.settings.rules
         check_may_create(caller, rules)
-        task, origin = await self._find(caller, schedule_id)
+        if all(one is None for one in (prompt, schedule_type, schedule_value, context_mode, script, expires)):
+            raise InvalidInput("Nothing was given that is to be changed. Give a prompt, for example, or a new time.")
+        task, origin = await self._records.find(caller, schedule_id)
         if task is None or not task.status.is_live or task.trigger is None:
             raise IllegalTransition(f"{schedule_id} is not scheduled, so it cannot be changed. Make a new one.")
-        store, ledger = await self._store(), await self._ledger()
+        store, ledger = await self._records.store(), await self._records.ledger()
         now = await store.now()
         old = payload_of(task.payload)
-        zone_name = old.timezone or (await self._zones()).of(old.group_folder)
-        payload = _changed(old, self.settings, prompt, context_mode, script)
-        trigger = _new_trigger(task.trigger, schedule_type, schedule_value, zone_name, now)
+        zone_name = old.timezone or (await self._records.zones()).of(old.group_folder)
+        payload = changed_payload(old, self.settings, prompt, context_mode, script)
+        trigger = new_trigger(task.trigger, schedule_type, schedule_value, zone_name, now)
         check_interval(trigger, caller, rules, now)
         made_at = origin.created_at if origin is not None else task.created_at
-        wanted = _instant(expires, zone_name, now)
+        wanted = instant_of(expires, zone_name, now)
         expires_at = task.expires_at if wanted is None else expiry_of(wanted, caller, rules, made_at)
-        proposal = _proposal("update", payload, trigger, expires_at, caller)
+        check_reaches(trigger, expires_at)
+        proposal = proposal_of("update", payload, trigger, expires_at, caller)
         if origin is None:
-            origin = await ledger.add(_code_made(task, old))
+            origin = await ledger.add(made_by_code(task, old))
         if needs_approval(caller, rules):
             origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
             group = await (await self.groups()).find(old.group_folder)
-            await self._tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.", now)
+            await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.")
             return AgentSchedule.of_task(task, origin, zone_name)
-        task = await self._change(store, schedule_id, proposal)
+        task = await self._records.change(schedule_id, proposal)
         await ledger.set(schedule_id, digest=proposal.digest)
-        await self._refresh(old.group_folder)
+        await self._records.refresh(old.group_folder)
         return await self.get_task(caller, task.key)
 
     async def task_history(
@@ -264,8 +286,8 @@ class Agents:
 
         Also of a schedule that is over: its runs are kept longer than its task.
         """
-        await self._find(caller, schedule_id, finished=True)
-        store, ledger = await self._store(), await self._ledger()
+        await self._records.find(caller, schedule_id, finished=True)
+        store, ledger = await self._records.store(), await self._records.ledger()
         page = await store.runs(RunQuery(task_type=AGENT, key=schedule_id, limit=limit, cursor=cursor))
         whole = {result.token: result for result in await ledger.results(schedule_id)}
         rows: list[dict[str, Any]] = []
@@ -277,69 +299,40 @@ class Agents:
     async def depth_of_run(self, run_id: str) -> int:
         """How far the schedule of a run is from a person; at least 1, whatever is known of it."""
         schedule_id = run_id.rpartition("-")[0]
-        origin = (await (await self._ledger()).get([schedule_id])).get(schedule_id)
+        origin = (await (await self._records.ledger()).get([schedule_id])).get(schedule_id)
         return max(1, origin.depth if origin is not None else 1)
 
     # --- approval ---
 
     async def waiting(self, caller: Caller) -> list[AgentSchedule]:
         """What waits for a person's decision, oldest first."""
-        ledger, zones = await self._ledger(), await self._zones()
-        whose = None if caller.sees_all else caller.group
-        return [proposed(one, zones.of(one.folder)) for one in await ledger.waiting(whose) if one.proposal is not None]
+        return await self._approvals.waiting(caller)
 
     async def approve(self, caller: Caller, schedule_id: str, *, digest: str | None = None) -> AgentSchedule:
         """Agree: the schedule counts from now on. With `digest`, only if it still is what the person has seen."""
-        origin = await self._undecided(caller, schedule_id)
-        assert origin.proposal is not None, "what is undecided proposes something"
-        if digest is not None and digest != origin.proposal.digest:
-            raise IllegalTransition(f"{schedule_id} was changed since you looked at it. Look again, then decide.")
-        store, ledger = await self._store(), await self._ledger()
-        _check_not_over(schedule_id, origin.proposal, await store.now())
-        if origin.proposal.kind == "create":
-            await self._put(store, origin, origin.proposal, caller)
-        else:
-            await self._change(store, schedule_id, origin.proposal)
-        await ledger.decide(schedule_id, "approved", caller.name, origin.proposal.digest)
-        return await self._decided(caller, schedule_id, "approved")
+        await self._approvals.approve(caller, schedule_id, digest=digest)
+        return await self.get_task(caller, schedule_id)
 
     async def reject(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Refuse: a new schedule never counts, a changed one stays as it was."""
-        origin = await self._undecided(caller, schedule_id)
-        assert origin.proposal is not None, "what is undecided proposes something"
-        state = "rejected" if origin.proposal.kind == "create" else "approved"
-        await (await self._ledger()).decide(schedule_id, state, caller.name, origin.digest)
-        return await self._decided(caller, schedule_id, "rejected")
-
-    async def _undecided(self, caller: Caller, schedule_id: str) -> Provenance:
-        if not caller.is_person:
-            raise NotAllowed("Only a person may approve or reject schedules. Ask the owner.")
-        _, origin = await self._find(caller, schedule_id)
-        if origin is None or origin.approval != "waiting":
-            raise IllegalTransition(f"{schedule_id} does not wait for approval. Nothing changed.")
-        return origin
-
-    async def _decided(self, caller: Caller, schedule_id: str, what: str) -> AgentSchedule:
-        found = await self.get_task(caller, schedule_id)
-        group = await (await self.groups()).find(found.group_folder)
-        now = await (await self._store()).now()
-        await self._tell("decided", group, schedule_id, f"{caller.name} has {what} it.", now)
-        await self._refresh(found.group_folder)
-        return found
+        await self._approvals.reject(caller, schedule_id)
+        return await self.get_task(caller, schedule_id)
 
     # --- stopping ---
 
     async def running(self, caller: Caller) -> list[RunningNow]:
         """What runs now, with its live output."""
-        rows = await (await self._ledger()).running(None if caller.sees_all else caller.group)
-        tasks = await (await self._store()).get([Identity(AGENT, row.id) for row in rows])
-        # A row whose instance has died is older than the task's token.
-        return [row for row, task in zip(rows, tasks, strict=True) if task is not None and task.token == row.token]
+        rows = await (await self._records.ledger()).running(None if caller.sees_all else caller.group)
+        tasks = await (await self._records.store()).get([Identity(AGENT, row.id) for row in rows])
+        # A row whose instance has died is older than the task's token, or its task runs no more.
+        return [row for row, task in zip(rows, tasks, strict=True) if _is_run_of(task, row.token)]
 
     async def stop_run(self, caller: Caller, schedule_id: str) -> None:
         """End the run that is under way, within seconds; the schedule goes on."""
-        await self._find(caller, schedule_id)
-        if not await (await self._ledger()).ask_to_stop(schedule_id, caller.name):
+        task, _ = await self._records.find(caller, schedule_id)
+        token = 0 if task is None else task.token
+        ledger = await self._records.ledger()
+        if not (_is_run_of(task, token) and await ledger.ask_to_stop(schedule_id, token, caller.name)):
             raise IllegalTransition(f"{schedule_id} does not run now, so there is nothing to stop.")
 
     async def switch_off(self, caller: Caller, scope: str = EVERYBODY, reason: str = "") -> Switch:
@@ -360,7 +353,7 @@ class Agents:
 
     async def prune(self) -> int:
         """Forget schedules that were over long ago and are in no store any more; how many those were."""
-        store, ledger = await self._store(), await self._ledger()
+        store, ledger = await self._records.store(), await self._records.ledger()
         before = await store.now() - KEPT_MS
         count, last = 0, ""
         while page := await ledger.old(before, last):
@@ -370,35 +363,10 @@ class Agents:
             if gone:
                 await ledger.forget(gone)
             count += len(gone)
+        await Tokens(await self._records.database()).remove_expired(MAKER)
         return count
 
-    async def _refresh(self, folder: str) -> None:
-        """Bring `current_tasks.json` up to date where it lies: the group's own, and main's, which has all."""
-        for group in await (await self.groups()).list():
-            if group.folder == folder or group.is_main:
-                try:
-                    await self._write_snapshot(group)
-                except (InvalidInput, OSError) as error:
-                    # The change itself is made; the file is written anew before the next run.
-                    _log.warning("agent snapshot not written", group=group.folder, error=str(error))
-
-    async def _write_snapshot(self, group: Group) -> None:
-        path = folder_path(self.settings.groups_dir, group.folder)
-        if not (path / SNAPSHOT).exists():
-            return  # it has not run here yet: it gets one before its first run
-        whose = None if group.is_main else group.folder
-        schedules = await schedules_of(await self._store(), await self._ledger(), await self._zones(), whose)
-        uid = self.settings.uid_of(group.number)
-        await asyncio.to_thread(write_snapshot, path, schedules, group.folder, is_main=group.is_main, uid=uid)
-
     # --- inside ---
-
-    async def _ledger(self) -> Ledger:
-        return Ledger(await self._database())
-
-    async def _zones(self) -> Zones:
-        groups = await (await self.groups()).list()
-        return Zones({group.folder: group.timezone for group in groups}, self.settings.timezone)
 
     async def _target(self, caller: Caller, group: str | None) -> Group:
         """The group that a new schedule is for."""
@@ -409,173 +377,29 @@ class Agents:
             raise NotAllowed(f"You may schedule for your own group {caller.group!r} only. Leave 'group' out.")
         return await (await self.groups()).get(folder)
 
-    async def _find(
-        self, caller: Caller, schedule_id: str, *, finished: bool = False
-    ) -> tuple[Task | None, Provenance | None]:
-        """The schedule, if it is the caller's to see. Somebody else's looks like none at all."""
-        store, ledger = await self._store(), await self._ledger()
-        (task,) = await store.get([Identity(AGENT, schedule_id)])
-        origin = (await ledger.get([schedule_id])).get(schedule_id)
-        folder = task.owner if task is not None else origin.folder if origin is not None else None
-        is_there = task is not None or (origin is not None and (finished or origin.proposal is not None))
-        if not is_there or not caller.may_touch(folder or ""):
-            raise UnknownTask(f"There is no schedule {schedule_id[:80]!r} here. Call list_tasks to see the ids.")
-        return task, origin
-
     async def _ask(self, event: Event, caller: Caller, schedule_id: str) -> AgentSchedule:
-        task, _ = await self._find(caller, schedule_id)
+        task, origin = await self._records.find(caller, schedule_id)
         if task is None:
+            if origin is not None and origin.approval == "rejected":
+                raise decided_already(schedule_id)
             raise IllegalTransition(
                 f"{schedule_id} waits for approval. It can only be approved, rejected or cancelled."
             )
-        (reply,) = await (await self._store()).ask(event, [task.identity])
-        _answered(event, reply, schedule_id)
-        await self._refresh(task.owner or "")
+        (reply,) = await (await self._records.store()).ask(event, [task.identity])
+        answered(event, reply, schedule_id)
+        await self._records.refresh(task.owner or "")
         return await self.get_task(caller, schedule_id)
 
-    async def _put(self, store: Store, origin: Provenance, proposal: Proposal, caller: Caller) -> Task:
-        """Make the task, within the group's quota; doing it again changes nothing."""
-        limit = MAX_OF_PEOPLE if caller.is_person else self.settings.rules.max_schedules
-        new = NewTask(
-            task_type=AGENT,
-            key=origin.id,
-            trigger=proposal.trigger,
-            payload=proposal.payload,
-            owner=origin.folder,
-            owner_limit=limit,
-            serial=origin.folder,
-            expires_at=proposal.expires_at,
-        )
-        (scheduled,) = await store.schedule([new])
-        return _accepted(scheduled, origin, limit)
 
-    async def _change(self, store: Store, schedule_id: str, proposal: Proposal) -> Task:
-        (current,) = await store.get([Identity(AGENT, schedule_id)])
-        is_same = current is not None and current.trigger == proposal.trigger
-        change = Change(
-            task_type=AGENT,
-            key=schedule_id,
-            payload=proposal.payload,
-            trigger=msgspec.UNSET if is_same else proposal.trigger,
-            expires_at=proposal.expires_at,
-        )
-        (reply,) = await store.update([change])
-        return _answered(Event.UPDATE, reply, schedule_id)
-
-    async def _tell(self, kind: NoticeKind, group: Group | None, schedule_id: str, text: str, now: Instant) -> None:
-        folder = group.folder if group is not None else ""
-        notice = Notice(kind=kind, group=folder, schedule_id=schedule_id, text=text, at=now)
-        await self._channels.tell(group, notice)
+def _check_may_free(caller: Caller, schedule_id: str, origin: Provenance | None) -> None:
+    """What Rota itself has held, only a person lets run again."""
+    if origin is not None and origin.held is not None and not caller.is_person:
+        raise NotAllowed(f"{schedule_id} was paused by Rota: {origin.held} Ask the owner to resume it.")
 
 
-# --- what is asked for, checked --------------------------------------------------------------------------------------
-
-
-def _context_mode(mode: str) -> ContextMode:
-    if mode not in get_args(ContextMode):
-        raise InvalidInput(f"The context_mode {mode[:40]!r} is unknown. Use 'isolated' (its own session) or 'group'.")
-    return cast("ContextMode", mode)
-
-
-def _checked_script(script: str | None) -> str | None:
-    if not script:
-        return None
-    if len(script) > MAX_SCRIPT:
-        raise LimitExceeded(f"The script has {len(script):,} characters; {MAX_SCRIPT:,} is the most.")
-    return script
-
-
-def _instant(text: str | None, timezone: str, now: Instant) -> Instant | None:
-    if text is None:
-        return None
-    trigger = parse_trigger("once", text, timezone=timezone, now=now)
-    assert isinstance(trigger, Once)
-    return trigger.at
-
-
-def _check_reaches(trigger: AnyTrigger, expires_at: Instant | None) -> None:
-    if isinstance(trigger, Once) and expires_at is not None and trigger.at > expires_at:
-        raise LimitExceeded(f"It would run after it has expired, at {isoformat(expires_at)}. Use an earlier time.")
-
-
-def _check_not_over(schedule_id: str, proposal: Proposal, now: Instant) -> None:
-    """What waited too long must not fire at once because somebody agrees in the end."""
-    trigger = decode_trigger(proposal.trigger)
-    ends = [at for at in (proposal.expires_at, trigger.at if isinstance(trigger, Once) else None) if at is not None]
-    if ends and min(ends) <= now:
-        raise IllegalTransition(
-            f"{schedule_id} was meant for {isoformat(min(ends))}, which is over. Reject it, and have it asked for anew."
-        )
-
-
-def _changed(
-    old: AgentPayload, settings: AgentSettings, prompt: str | None, context_mode: str | None, script: str | None
-) -> AgentPayload:
-    return msgspec.structs.replace(
-        old,
-        prompt=old.prompt if prompt is None else check_prompt(prompt, settings.rules),
-        context_mode=old.context_mode if context_mode is None else _context_mode(context_mode),
-        script=old.script if script is None else _checked_script(script),
-    )
-
-
-def _new_trigger(
-    stored: str, schedule_type: str | None, schedule_value: str | int | None, timezone: str, now: Instant
-) -> AnyTrigger:
-    """The trigger as it is, or the new one; a value alone is of the type that it had."""
-    old = decode_trigger(stored)
-    if schedule_value is None:
-        if schedule_type is not None and schedule_type != old.kind:
-            raise InvalidInput(
-                "The schedule_type was given without a schedule_value. Give both, e.g. 'cron', '0 9 * * *'."
-            )
-        return old
-    if schedule_type in (None, old.kind) and str(schedule_value) == value_of(old, timezone):
-        return old  # an equal interval keeps its grid
-    return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
-
-
-def _proposal(
-    kind: Any, payload: AgentPayload, trigger: AnyTrigger, expires_at: Instant | None, caller: Caller
-) -> Proposal:
-    return Proposal(
-        kind=kind,
-        payload=msgspec.json.encode(payload).decode(),
-        trigger=encode_trigger(trigger),
-        expires_at=expires_at,
-        digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
-        by=caller.name,
-    )
-
-
-def _code_made(task: Task, payload: AgentPayload) -> Provenance:
-    digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
-    return Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
-
-
-# --- from the store's codes to errors --------------------------------------------------------------------------------
-
-
-def _accepted(scheduled: Scheduled, origin: Provenance, limit: int) -> Task:
-    refusals: dict[ScheduleOutcome, RotaError] = {
-        ScheduleOutcome.QUOTA: LimitExceeded(
-            f"The group {origin.folder!r} has {limit} live schedules, which is its limit. Cancel one first: list_tasks"
-            " shows them."
-        ),
-        ScheduleOutcome.FULL: LimitExceeded("Too many agents are waiting already (max_pending). Try again later."),
-        ScheduleOutcome.DISABLED: NotAllowed("Scheduled agents are switched off here. Ask the owner."),
-    }
-    if scheduled.outcome in refusals:
-        raise refusals[scheduled.outcome]
-    assert scheduled.task is not None, f"{origin.id} was accepted but is not there"
-    return scheduled.task
-
-
-def _answered(event: Event, reply: Reply, schedule_id: str) -> Task:
-    if reply.answer is Answer.REFUSED or reply.task is None:
-        status = "gone" if reply.task is None else reply.task.status.value
-        raise IllegalTransition(f"{schedule_id} is {status}, so '{event.value}' is not possible. Nothing changed.")
-    return reply.task
+def _is_run_of(task: Task | None, token: int) -> bool:
+    """Whether the run with this token is under way."""
+    return task is not None and task.status is TaskStatus.RUNNING and task.token == token
 
 
 def _shown(run: RunRecord) -> dict[str, Any]:

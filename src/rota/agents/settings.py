@@ -13,7 +13,7 @@ from typing import Final, cast
 from rota.agents.guard import Approval, Rules
 from rota.agents.runners.base import IsolationName, Limits
 from rota.agents.runners.choose import Chosen, choose_isolation
-from rota.agents.runners.command import CommandRunner, Template
+from rota.agents.runners.command import CommandRunner, Template, check_template
 from rota.agents.runners.container import Engine
 from rota.agents.runners.output import Spoken
 from rota.clock import SECOND, Millis
@@ -68,6 +68,8 @@ class AgentSettings:
     pass_on: tuple[str, ...] = ()
     """Further variables of Rota's own environment that agents see."""
     read_only: tuple[Path, ...] = ()
+    mcp_url: str | None = None
+    """Where runs reach the MCP server over HTTP; each gets a token of its own with it. None: they are told nothing."""
     limits: Limits = field(default_factory=Limits)
     gate_ms: Millis = 30 * SECOND
     gate_bytes: int = 1_048_576
@@ -77,6 +79,9 @@ class AgentSettings:
     max_failures: int = 5
     """Failed runs in a row after which a schedule is paused and its owner told; 0 never."""
     concurrency: int = 5
+
+    def __post_init__(self) -> None:
+        check_template(self.command)
 
     @classmethod
     def of(cls, config: Config) -> AgentSettings:
@@ -93,6 +98,7 @@ class AgentSettings:
             hears=cast("Spoken", config.agents_hears),
             pass_on=config.agents_pass_on,
             read_only=tuple(map(Path, config.agents_read_only)),
+            mcp_url=config.agents_mcp_url,
             limits=Limits(wall_ms=config.agents_timeout_ms),
             max_failures=config.agents_max_failures,
             concurrency=config.agents_concurrency,
@@ -146,4 +152,14 @@ class AgentSettings:
             "max_retries": 1,
             "retry": {"base": "60s", "factor": 2.0, "max": "1h"},
             "concurrency": self.concurrency,
+        }
+
+    def notice_settings(self) -> dict[str, object]:
+        """The settings of the task type `agent_notice`: ten tries within at most half an hour."""
+        return {
+            "description": "Notices of scheduled agents, on their way to a webhook.",
+            "timeout": 30,
+            "max_retries": 9,
+            "retry": {"base": "5s", "factor": 2.0, "max": "10m"},
+            "concurrency": 2,
         }

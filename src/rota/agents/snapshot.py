@@ -9,33 +9,66 @@ from typing import Final
 import msgspec
 
 from rota.agents.folders import write_file
-from rota.agents.record import AgentSchedule
+from rota.agents.groups import Group
+from rota.agents.ledger import Provenance
+from rota.agents.listing import Zones
+from rota.agents.record import next_run_of, payload_of, status_of, value_of
+from rota.clock import Instant, isoformat
+from rota.core.task import Task
+from rota.errors import InvalidInput
+from rota.logs import get_logger
+from rota.triggers import decode_trigger
 
 __all__ = ["SNAPSHOT", "snapshot_of", "write_snapshot"]
 
 SNAPSHOT: Final = "current_tasks.json"
 
+_log = get_logger("rota.agents")
 
-def snapshot_of(schedules: Sequence[AgentSchedule], group: str, *, is_main: bool) -> list[dict[str, object]]:
-    """Seed 001's rows: main sees all, every other group its own."""
-    return [
-        {
-            "id": one.id,
-            "groupFolder": one.group_folder,
-            "prompt": one.prompt,
-            "schedule_type": one.schedule_type,
-            "schedule_value": one.schedule_value,
-            "status": one.status,
-            "next_run": one.next_run,
-        }
-        for one in schedules
-        if is_main or one.group_folder == group
-    ]
+Row = dict[str, object]
 
 
-def write_snapshot(
-    folder: Path, schedules: Sequence[AgentSchedule], group: str, *, is_main: bool, uid: int | None
-) -> None:
+def snapshot_of(tasks: Sequence[Task], waiting: Sequence[Provenance], zones: Zones, group: Group) -> bytes:
+    """Seed 001's rows, and after them what waits for approval: main sees all, every other group its own."""
+    rows = [row for task in tasks if (row := _row_of_task(task, zones)) is not None]
+    known = {task.key for task in tasks}
+    rows += [row for one in waiting if one.id not in known and (row := _row_of_wish(one, zones)) is not None]
+    return msgspec.json.encode([row for row in rows if group.is_main or row["groupFolder"] == group.folder])
+
+
+def write_snapshot(folder: Path, content: bytes, uid: int | None) -> None:
     """Write it: whoever reads it meanwhile sees the old one or the new one, whole."""
-    rows = snapshot_of(schedules, group, is_main=is_main)
-    write_file(folder, SNAPSHOT, msgspec.json.encode(rows), uid=uid)
+    write_file(folder, SNAPSHOT, content, uid=uid)
+
+
+def _row_of_task(task: Task, zones: Zones) -> Row | None:
+    zone = zones.of(task.owner or "")
+    return _row(task.key, task.payload, task.trigger, zone, status_of(task), next_run_of(task))
+
+
+def _row_of_wish(wish: Provenance, zones: Zones) -> Row | None:
+    proposal = wish.proposal
+    if proposal is None:
+        return None
+    return _row(wish.id, proposal.payload, proposal.trigger, zones.of(wish.folder), "waiting_for_approval", None)
+
+
+def _row(
+    schedule_id: str, payload: str | None, trigger: str | None, timezone: str, status: str, next_at: Instant | None
+) -> Row | None:
+    try:
+        does = payload_of(payload)
+    except InvalidInput as error:
+        # Somebody's own payload in this type: its run says what is wrong; the others' must not fail for it.
+        _log.warning("agent schedule cannot be shown", schedule=schedule_id, error=str(error))
+        return None
+    due = None if trigger is None else decode_trigger(trigger)
+    return {
+        "id": schedule_id,
+        "groupFolder": does.group_folder,
+        "prompt": does.prompt,
+        "schedule_type": "once" if due is None else due.kind,
+        "schedule_value": "" if due is None else value_of(due, does.timezone or timezone),
+        "status": status,
+        "next_run": isoformat(next_at),
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from typing import Annotated
 
 import typer
@@ -35,6 +36,8 @@ async def mcp(
     from rota.mcp.stdio import serve_stdio
 
     log_to_stderr(as_json=cli.output.as_json)
+    # Reading the input cannot be interrupted: without this Ctrl-C would wait for the client to close it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     principal = agent_principal(group, run or os.environ.get(RUN_VARIABLE))
     if app is None:
         async with desk_of(cli) as desk:

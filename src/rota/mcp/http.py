@@ -75,7 +75,10 @@ async def _agent(request: Request) -> Principal:
         )
     if "group" not in principal.scope:
         raise NotAllowed("This token is a person's. Agents need one of their own group: `rota agent token GROUP`.")
-    return Principal(principal.id, principal.name, principal.role, "mcp", principal.scope)
+    run = principal.scope.get("run")
+    # A run's token is gone with the run: the audit log keeps the run's name instead.
+    actor = principal.id if run is None else f"run:{run}"
+    return Principal(actor, principal.name, principal.role, "mcp", principal.scope)
 
 
 def transport_security(service: Service) -> TransportSecuritySettings:

@@ -50,6 +50,8 @@ class Limits:
     wall_ms: Millis = 30 * MINUTE
     grace_ms: Millis = 2 * SECOND
     """Between being asked to end and being ended."""
+    linger_ms: Millis = 10 * SECOND
+    """How long an agent that has answered may stay without a further word before it is ended. Its answer counts."""
     output_bytes: int = 10 * MEBIBYTE
     memory_bytes: int = 2_048 * MEBIBYTE
     cpus: float = 2.0

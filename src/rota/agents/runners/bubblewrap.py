@@ -99,6 +99,9 @@ def _mounts(seat: Seat, limits: Limits, program: str) -> Iterator[str]:
     for path in shown:
         yield from ("--ro-bind", path, path)
     yield from ("--bind", str(seat.folder), str(seat.folder))
+    # What bwrap itself has made, to hang all this up in, is memory without a limit, and the agent's own without root.
+    yield from ("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
+    yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 def _ways_to(*paths: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast, get_args
 
@@ -19,7 +19,9 @@ from rota.errors import RunnerUnavailable
 __all__ = ["Chosen", "Finding", "choose_isolation"]
 
 STRENGTH: Final[tuple[IsolationName, ...]] = ("container", "bubblewrap", "process")
-_PATIENCE: Final = 10.0
+NO_SUCH_PROGRAM: Final = 127
+"""How engines say that the image has no such program: they got as far as starting it."""
+_PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,12 @@ def _look_for_container(image: str | None, engine: Engine | None, options: tuple
         if program is None:
             reasons.append(f"{name} is not installed.")
             continue
+        isolation = ContainerIsolation(engine=name, image=image, options=options)
         failed = _failure([program, *options, "image", "inspect", image])
+        # To have the image is not to be able to run it: the kernel or the engine's own settings may not allow it.
+        failed = failed or _failure(isolation.trial(), fine=(0, NO_SUCH_PROGRAM))
         if failed is None:
-            return Finding("container", ContainerIsolation(engine=name, image=image, options=options), f"{name} has it")
+            return Finding("container", isolation, f"{name} runs it")
         reasons.append(f"{name}: {failed}")
     return Finding("container", None, " ".join(reasons))
 
@@ -117,7 +122,7 @@ def _look_for_bubblewrap() -> Finding:
     return Finding("bubblewrap", BubblewrapIsolation(), "it works")
 
 
-def _failure(argv: list[str]) -> str | None:
+def _failure(argv: Sequence[str], fine: tuple[int, ...] = (0,)) -> str | None:
     """Why a command failed; None if it did not."""
     try:
         done = subprocess.run(  # noqa: S603  # argv is built above, from the configuration alone
@@ -125,7 +130,7 @@ def _failure(argv: list[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}"
-    if done.returncode == 0:
+    if done.returncode in fine:
         return None
     lines = done.stderr.strip().splitlines()
     return lines[-1][:300] if lines else f"exit code {done.returncode}"

@@ -22,13 +22,16 @@ from rota.agents.runners.supervised import Ended, supervise
 from rota.clock import format_duration
 from rota.errors import InvalidConfig
 
-__all__ = ["CommandRunner", "Template", "filled"]
+__all__ = ["CommandRunner", "Template", "check_template", "filled"]
 
 Template = Sequence[str | Sequence[str]]
 """Arguments, and lists of arguments that may be left out."""
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
 _PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone")
+_TOO_LARGE: Final = (
+    "The group's folder grew beyond {:,} bytes, or parts of it are too many or too deep to be looked at."
+)
 _RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests|\b429\b|quota|overloaded", re.IGNORECASE)
 
 
@@ -56,6 +59,7 @@ class CommandRunner:
             reader.read,
             is_too_big=_disk_look(request.seat, request.limits),
             look_every=self.disk_look_every,
+            is_done=lambda: reader.has_answered,
         )
         result = _result(ended, reader.answer(), request.limits)
         return msgspec.structs.replace(
@@ -68,6 +72,11 @@ class CommandRunner:
         order = self.isolation.order(command, seat, limits)
         ended = await supervise(order, b"", limits, lines.append, is_too_big=_disk_look(seat, limits))
         return ended, lines
+
+
+def check_template(template: Template) -> None:
+    """Refuse a command with a placeholder that nobody knows, before the first run of it."""
+    filled(template, AgentInput(prompt="", session_id="s", group_folder="g", chat_jid=""))
 
 
 def filled(template: Template, given: AgentInput) -> tuple[str, ...]:
@@ -113,7 +122,7 @@ def _disk_look(seat: Seat, limits: Limits) -> Callable[[], bool]:
 
 
 def _result(ended: Ended, answer: Answer | None, limits: Limits) -> RunnerResult:
-    """What an ending and an answer mean together. An answer counts only if the agent ended by itself."""
+    """What an ending and an answer mean together. An answer counts if the agent ended by itself, or stayed silent."""
     match ended.cause:
         case "wall":
             limit = format_duration(limits.wall_ms)
@@ -121,7 +130,9 @@ def _result(ended: Ended, answer: Answer | None, limits: Limits) -> RunnerResult
         case "output":
             return _failed("output", f"The agent wrote more than {limits.output_bytes:,} bytes and was ended.")
         case "disk":
-            return _failed("disk", f"The group's folder grew beyond {limits.disk_bytes:,} bytes; the agent was ended.")
+            return _failed("disk", f"{_TOO_LARGE.format(limits.disk_bytes)} The agent was ended.")
+        case "idle" if answer is not None:
+            return _of_answer(answer)
         case _:
             return _answered(ended, answer)
 
@@ -130,6 +141,12 @@ def _answered(ended: Ended, answer: Answer | None) -> RunnerResult:
     if ended.not_started is not None:
         advice = "The user that it runs as must be able to reach its folder and its program."
         return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
+    if not ended.is_known:
+        return _failed(
+            "crashed",
+            "The process that watches over the agent was killed, and the agent with it. See in the system's log whether"
+            " memory ran out.",
+        )
     if answer is not None and (answer.status == "error" or ended.is_clean):
         return _of_answer(answer)
     how = f"by signal {ended.signal}" if ended.signal is not None else f"with exit code {ended.exit_code}"

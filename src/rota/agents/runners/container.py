@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from rota.agents.runners.base import IsolationName, Limits, Order, Seat
@@ -20,6 +22,9 @@ HOME: Final = "/workspace/group"
 """Where the group's folder is inside."""
 _IMAGE: Final = re.compile(r"[a-z0-9][a-z0-9._/:@-]{0,254}")
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_.-]")
+_CLIENTS: Final = ("HOME", "PATH", "TMPDIR", "USER", "LOGNAME", "DBUS_SESSION_BUS_ADDRESS")
+_CLIENTS_PREFIXES: Final = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "PODMAN_", "XDG_", "LD_")
+"""The variables that mean something to the engine's client; what is meant for the agent must not become its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +51,28 @@ class ContainerIsolation:
             )
         name = container_name(seat.run_id)
         argv = [program, *self.options, "run", "--rm", "-i", "--name", name, *self._limits(seat, limits)]
+        handed_over = {key: value for key, value in seat.environment.items() if not _is_clients(key)}
         for key, value in self._environment(seat).items():
-            argv += ["--env", f"{key}={value}"]
-        argv += ["--volume", f"{seat.folder}:{HOME}:rw", "--workdir", HOME]
+            # A value that was configured, a key perhaps, is no argument: arguments are there for everybody to see.
+            # Apple's engine is not known to take a name alone.
+            is_named = key in handed_over and self.engine != "container"
+            argv += ["--env", key if is_named else f"{key}={value}"]
+        argv += ["--volume", f"{_mountable(seat.folder)}:{HOME}:rw", "--workdir", HOME]
         for path in seat.read_only:
-            argv += ["--volume", f"{path}:{path}:ro"]
+            argv += ["--volume", f"{_mountable(path)}:{path}:ro"]
         return Order(
             argv=(*argv, self.image, *command),
-            env=environment_of(seat, home=str(seat.folder), temporary="/tmp"),  # noqa: S108  # of the engine's client
+            env={**handed_over, **_clients_environment()},
             cwd="/",
             limits={"RLIMIT_CORE": 0},
             is_privileged=True,
             cleanup=((program, *self.options, "rm", "--force", name),),
         )
+
+    def trial(self) -> tuple[str, ...]:
+        """A command that shows whether such a container can run here: 0, or 127 if the image has no program `true`."""
+        limits = self._limits(Seat(folder=Path(HOME), run_id="trial"), Limits())
+        return (self.engine, *self.options, "run", "--rm", *limits, "--entrypoint", "true", self.image)
 
     def _limits(self, seat: Seat, limits: Limits) -> Iterator[str]:
         yield from ("--memory", f"{limits.memory_bytes}", "--cpus", f"{limits.cpus:g}")
@@ -80,6 +94,26 @@ class ContainerIsolation:
         """Inside, the image's own PATH and locale count."""
         found = environment_of(seat, home=HOME, temporary="/tmp")  # noqa: S108
         return {key: value for key, value in found.items() if key not in PASSED_ON or key in seat.environment}
+
+
+def _clients_environment() -> dict[str, str]:
+    """What the engine's own client needs, from Rota's environment: where its settings and its images are.
+
+    Never the group's folder as its home. It would read settings there that the agent has written, and they name
+    programs that the client starts with Rota's rights.
+    """
+    own: Mapping[str, str] = os.environ
+    return {key: value for key, value in own.items() if _is_clients(key)}
+
+
+def _is_clients(name: str) -> bool:
+    return name in _CLIENTS or name.startswith(_CLIENTS_PREFIXES)
+
+
+def _mountable(path: Path) -> Path:
+    if ":" in str(path):
+        raise RunnerUnavailable(f"{path} cannot be shown to a container: its path has a ':'. Use another folder.")
+    return path
 
 
 def container_name(run_id: str) -> str:

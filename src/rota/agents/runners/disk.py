@@ -13,7 +13,11 @@ MAX_ENTRIES: Final = 200_000
 
 
 def is_larger_than(folder: Path, most: int) -> bool:
-    """Whether the files below a folder take more than `most` bytes on the disk."""
+    """Whether the files below a folder take more than `most` bytes on the disk.
+
+    What cannot be looked into (a folder that its owner closed to itself, a path longer than the system takes) counts as
+    too large: nothing is to be hidden there.
+    """
     total = entries = 0
     waiting = [str(folder)]
     while waiting:
@@ -32,4 +36,6 @@ def is_larger_than(folder: Path, most: int) -> bool:
                         waiting.append(entry.path)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError:
+            return True
     return False

@@ -40,7 +40,8 @@ class AnswerReader:
     def __init__(self, spoken: Spoken, on_progress: OnProgress | None = None) -> None:
         self._spoken = spoken
         self._on_progress = on_progress
-        self._lines: list[bytes] = []
+        # Not a list of lines: millions of empty ones would take a hundred times the memory that they have bytes.
+        self._rest = bytearray()
         self._answer: Answer | None = None
 
     def read(self, line: bytes) -> None:
@@ -53,15 +54,21 @@ class AnswerReader:
         if found is not None:
             self._answer = found
             return
-        self._lines.append(line)
+        self._rest += line
+        self._rest += b"\n"
         if self._spoken == "text" and line.strip():
             self._tell(line.decode("utf-8", "replace")[:1_000])
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a line was an answer already; another one may follow."""
+        return self._answer is not None
 
     def answer(self) -> Answer | None:
         """The answer, or None if there is none to be found in what was said."""
         if self._answer is not None:
             return self._answer
-        text = b"\n".join(self._lines).strip()
+        text = bytes(self._rest).strip()
         whole = _object(text)
         found = None if whole is None else _answer(whole)
         if found is not None or self._spoken == "json":
@@ -75,7 +82,7 @@ class AnswerReader:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     text = text.strip()
-    if not (text.startswith(b"{") and text.endswith(b"}")):
+    if not text.startswith(b"{") or not text.endswith(b"}"):
         return None
     try:
         value: object = msgspec.json.decode(text)

@@ -46,4 +46,5 @@ def program_of(command: tuple[str, ...], path: str) -> str:
         raise RunnerUnavailable(
             f"The program {command[0]!r} of the agent's command was not found. Install it, or set agents.command."
         )
-    return os.path.realpath(found) if os.sep not in command[0] else found
+    # Not what a link leads to: programs of many names, and the Python of a virtual environment, go by the link's own.
+    return os.path.abspath(found)  # noqa: PTH100  # `resolve` would follow it

@@ -14,14 +14,14 @@ from typing import Final, Literal
 import msgspec
 
 from rota.agents.runners.base import Limits, Order
-from rota.clock import Millis
+from rota.clock import SECOND, Millis
 from rota.errors import RunnerUnavailable
 from rota.logs import get_logger
 
 __all__ = ["Ended", "OnLine", "supervise"]
 
 OnLine = Callable[[bytes], None]
-Cause = Literal["ended", "asked", "wall", "output", "disk"]
+Cause = Literal["ended", "asked", "wall", "output", "disk", "idle"]
 
 SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 ERRORS_KEPT: Final = 16_384
@@ -34,6 +34,8 @@ LAST_WORDS: Final = 5.0
 """Seconds in which the rest of the output is read after the end."""
 _GONE: Final = 1.0
 _CHUNK: Final = 65_536
+_HEARD: Final = 16_384
+"""Bytes of output that are worked on at a time."""
 
 _log = get_logger("rota.agents")
 
@@ -60,6 +62,11 @@ class Ended:
     not_started: str | None = None
 
     @property
+    def is_known(self) -> bool:
+        """Whether the supervisor could still say how it ended."""
+        return self.exit_code is not None or self.signal is not None
+
+    @property
     def is_clean(self) -> bool:
         return self.cause == "ended" and self.exit_code == 0
 
@@ -72,16 +79,18 @@ async def supervise(
     *,
     is_too_big: Callable[[], bool] | None = None,
     look_every: float = 1.0,
+    is_done: Callable[[], bool] | None = None,
 ) -> Ended:
     """Run a command under a supervisor; `on_line` gets each line of its output. Cancelling it ends the command.
 
-    `is_too_big` looks at the disk, on a thread, every `look_every` seconds; True ends the run.
+    `is_too_big` looks at the disk, on a thread, every `look_every` seconds; True ends the run. Once `is_done` is true,
+    a silence of `limits.linger_ms` ends it too: whoever has answered and stays holds up the next one of its group.
     """
     text = msgspec.json.encode({**asdict(order), "wall_ms": limits.wall_ms, "grace_ms": limits.grace_ms}) + b"\n"
     if len(text) > MAX_ORDER:
         raise RunnerUnavailable(f"The command and its environment have {len(text):,} bytes; {MAX_ORDER:,} is the most.")
     async with _supervisor(text) as run:
-        return await run.converse(stdin, limits, on_line, is_too_big, look_every)
+        return await run.converse(stdin, limits, on_line, is_too_big, look_every, is_done)
 
 
 @contextlib.asynccontextmanager
@@ -102,9 +111,11 @@ async def _supervisor(order: bytes) -> AsyncGenerator[_Supervised]:
             pass_fds=(lifeline_read, status_write),
             start_new_session=True,
         )
-    except BaseException:
+    except BaseException as error:
         os.close(lifeline)
         os.close(status)
+        if isinstance(error, OSError):
+            raise RunnerUnavailable(f"No process can be started for the agent: {error}. Try again later.") from error
         raise
     finally:
         os.close(lifeline_read)
@@ -126,6 +137,7 @@ class _Supervised:
         self._status = status
         self._cause: Cause | None = None
         self._seen = 0
+        self._silence: asyncio.TimerHandle | None = None
         self._reports = b""
         # The supervisor alone holds the other end of the status pipe: its end is heard there whatever else is open.
         self._over = asyncio.Event()
@@ -139,6 +151,7 @@ class _Supervised:
         on_line: OnLine,
         is_too_big: Callable[[], bool] | None,
         look_every: float,
+        is_done: Callable[[], bool] | None,
     ) -> Ended:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -147,8 +160,8 @@ class _Supervised:
             feeding = group.create_task(self._feed(stdin))
             watching = None if is_too_big is None else group.create_task(self._watch_disk(is_too_big, look_every))
             listening = [
-                group.create_task(self._listen(self._process.stdout, limits, _Lines(on_line, limits.output_bytes))),
-                group.create_task(self._listen(self._process.stderr, limits, _Tail(errors))),
+                group.create_task(self._listen(self._process.stdout, limits, _Lines(on_line), is_done)),
+                group.create_task(self._listen(self._process.stderr, limits, _Tail(errors), is_done)),
             ]
             await self._over.wait()
             # Whoever could still hold the output open has been ended; should one be left, nobody waits for it.
@@ -169,6 +182,8 @@ class _Supervised:
 
     async def end(self) -> None:
         """Nothing is left afterwards, however the conversation went."""
+        if self._silence is not None:
+            self._silence.cancel()
         self.let_go("asked")
         try:
             async with asyncio.timeout(PATIENCE):
@@ -204,14 +219,29 @@ class _Supervised:
             await self._process.stdin.drain()
         self._process.stdin.close()
 
-    async def _listen(self, stream: asyncio.StreamReader, limits: Limits, sink: _Lines | _Tail) -> None:
-        while part := await stream.read(_CHUNK):
+    async def _listen(
+        self,
+        stream: asyncio.StreamReader,
+        limits: Limits,
+        sink: _Lines | _Tail,
+        is_done: Callable[[], bool] | None,
+    ) -> None:
+        while part := await stream.read(_HEARD):
+            await asyncio.sleep(0)  # a flood of short lines must not hold up everybody else
             self._seen += len(part)
             if self._seen > limits.output_bytes:
                 self.let_go("output")  # the rest is read and dropped, so that nobody blocks on a full pipe
                 continue
             sink.add(part)
+            if is_done is not None and is_done():
+                self._wait_for_silence(limits.linger_ms)
         sink.finish()
+
+    def _wait_for_silence(self, linger_ms: Millis) -> None:
+        """From now on, and anew with everything that is still said."""
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = asyncio.get_running_loop().call_later(linger_ms / SECOND, self.let_go, "idle")
 
     async def _watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
         while True:
@@ -222,7 +252,7 @@ class _Supervised:
 
     def _ended(self, errors: str) -> Ended:
         report = self._read_report()
-        cause = self._cause if self._cause in ("output", "disk") else report.cause
+        cause = self._cause if self._cause in ("output", "disk", "idle") else report.cause
         return Ended(
             cause=cause,
             exit_code=report.exit,
@@ -235,8 +265,8 @@ class _Supervised:
     def _read_report(self) -> _Report:
         """The last line, with the error of a child that could not start from a line before it."""
         reports = [msgspec.json.decode(line, type=_Report) for line in self._reports.splitlines()]
-        if not reports or (reports[-1].exit is None and reports[-1].signal is None):
-            return _Report(error="The supervisor ended without a report.")
+        if not reports:
+            return _Report()  # it was killed: how the agent ended is known to nobody
         error = next((report.error for report in reports if report.error is not None), None)
         return msgspec.structs.replace(reports[-1], error=error)
 
@@ -244,9 +274,8 @@ class _Supervised:
 class _Lines:
     """Cuts a stream into lines."""
 
-    def __init__(self, on_line: OnLine, most: int) -> None:
+    def __init__(self, on_line: OnLine) -> None:
         self._on_line = on_line
-        self._most = most
         self._open = bytearray()
 
     def add(self, part: bytes) -> None:

@@ -30,6 +30,9 @@ CLEANUP_SECONDS = 20.0
 SWEEP_SECONDS = 10.0
 """How long ending what is left may take before the supervisor gives up and says so."""
 
+_THREADS = 17
+"""Where `/proc/<pid>/stat` has the number of threads, counted from the field after the name."""
+
 Order = dict[str, Any]
 # Signal numbers wake the loop through this pipe; a handler that does nothing is enough.
 _wake_read, _wake_write = -1, -1
@@ -49,8 +52,13 @@ def main(lifeline: int, status: int) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    cause, code = _watch(agent, lifeline, order)
-    left = _sweep(order)
+    try:
+        cause, code = _watch(agent, lifeline, order)
+        left = _sweep(order)
+    except BaseException:
+        # Whatever went wrong here, the agent must not gain by it.
+        _kill(_descendants(), signal.SIGKILL)
+        raise
     _clean_up(order)
     _say(status, _report(cause, code, left))
     return 0
@@ -195,7 +203,7 @@ def _reap(agent: int) -> int | None:
 
 def _ask_to_end(order: Order) -> None:
     """Politely. The wrapper of a sandbox is spared: it would take the sandbox down at once."""
-    _kill([pid for pid in _descendants() if _name(pid) != order["wrapper"]], signal.SIGTERM)
+    _kill([pid for pid in _descendants() if not _is_wrapper(pid, order)], signal.SIGTERM)
 
 
 def _sweep(order: Order) -> int:
@@ -208,7 +216,7 @@ def _sweep(order: Order) -> int:
         while fresh := [pid for pid in alive if pid not in seen]:
             _kill(fresh, signal.SIGSTOP)
             seen.update(fresh)
-            left += sum(_name(pid) != order["wrapper"] for pid in fresh)
+            left += sum(not _is_wrapper(pid, order) for pid in fresh)
             alive = _descendants()
         _kill(alive, signal.SIGKILL)
         _reap(-1)
@@ -237,18 +245,22 @@ def _parent(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             # The name in parentheses may contain anything, also parentheses.
-            state, parent = file.read().rpartition(b")")[2].split()[:2]
+            fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if state in (b"Z", b"X") else int(parent)
+    state, parent, threads = fields[0], int(fields[1]), int(fields[_THREADS])
+    # A process whose first thread has ended looks like a zombie, and lives on in the others.
+    is_over = state == b"X" or (state == b"Z" and threads <= 1)
+    return None if is_over else parent
 
 
-def _name(pid: int) -> str:
+def _is_wrapper(pid: int, order: Order) -> bool:
+    """Whether it is the process that holds the sandbox. An agent's process may have any bytes as its name."""
     try:
-        with open(f"/proc/{pid}/comm") as file:  # noqa: PTH123
-            return file.read().strip()
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123
+            return order["wrapper"] != "" and file.read().rstrip(b"\n") == order["wrapper"].encode()
     except OSError:
-        return ""
+        return False
 
 
 def _kill(pids: list[int], number: signal.Signals) -> None:

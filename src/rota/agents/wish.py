@@ -1,0 +1,118 @@
+"""What is asked for, checked: from words and numbers to a payload, a trigger and a proposal. Pure rules."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+import msgspec
+
+from rota.agents.gate import MAX_SCRIPT
+from rota.agents.guard import Caller, check_prompt, digest_of
+from rota.agents.ledger import Proposal, Provenance
+from rota.agents.record import AgentPayload, ContextMode, value_of
+from rota.agents.settings import AgentSettings
+from rota.clock import Instant, isoformat
+from rota.core.task import Task
+from rota.errors import IllegalTransition, InvalidInput, LimitExceeded
+from rota.triggers import AnyTrigger, Once, decode_trigger, encode_trigger, parse_trigger
+
+__all__ = [
+    "changed_payload",
+    "check_not_over",
+    "check_reaches",
+    "checked_script",
+    "context_mode_of",
+    "instant_of",
+    "made_by_code",
+    "new_trigger",
+    "proposal_of",
+]
+
+
+def context_mode_of(mode: str) -> ContextMode:
+    """The mode, if there is such a one."""
+    if mode not in get_args(ContextMode):
+        raise InvalidInput(f"The context_mode {mode[:40]!r} is unknown. Use 'isolated' (its own session) or 'group'.")
+    return cast("ContextMode", mode)
+
+
+def checked_script(script: str | None) -> str | None:
+    """A script that fits; an empty one is none."""
+    if not script:
+        return None
+    if len(script) > MAX_SCRIPT:
+        raise LimitExceeded(f"The script has {len(script):,} characters; {MAX_SCRIPT:,} is the most.")
+    return script
+
+
+def instant_of(text: str | None, timezone: str, now: Instant) -> Instant | None:
+    """A time as people write it; without an offset it is on the wall of the zone."""
+    if text is None:
+        return None
+    trigger = parse_trigger("once", text, timezone=timezone, now=now)
+    assert isinstance(trigger, Once)
+    return trigger.at
+
+
+def check_reaches(trigger: AnyTrigger, expires_at: Instant | None) -> None:
+    """Refuse a single time that lies behind the end."""
+    if isinstance(trigger, Once) and expires_at is not None and trigger.at > expires_at:
+        raise LimitExceeded(f"It would run after it has expired, at {isoformat(expires_at)}. Use an earlier time.")
+
+
+def check_not_over(schedule_id: str, proposal: Proposal, now: Instant) -> None:
+    """What waited too long must not fire at once because somebody agrees in the end."""
+    trigger = decode_trigger(proposal.trigger)
+    ends = [at for at in (proposal.expires_at, trigger.at if isinstance(trigger, Once) else None) if at is not None]
+    if ends and min(ends) <= now:
+        raise IllegalTransition(
+            f"{schedule_id} was meant for {isoformat(min(ends))}, which is over. Reject it, and have it asked for anew."
+        )
+
+
+def changed_payload(
+    old: AgentPayload, settings: AgentSettings, prompt: str | None, context_mode: str | None, script: str | None
+) -> AgentPayload:
+    """The payload with what is given in place of what it had."""
+    return msgspec.structs.replace(
+        old,
+        prompt=old.prompt if prompt is None else check_prompt(prompt, settings.rules),
+        context_mode=old.context_mode if context_mode is None else context_mode_of(context_mode),
+        script=old.script if script is None else checked_script(script),
+    )
+
+
+def new_trigger(
+    stored: str, schedule_type: str | None, schedule_value: str | int | None, timezone: str, now: Instant
+) -> AnyTrigger:
+    """The trigger as it is, or the new one; a value alone is of the type that it had."""
+    old = decode_trigger(stored)
+    if schedule_value is None:
+        if schedule_type is not None and schedule_type != old.kind:
+            raise InvalidInput(
+                "The schedule_type was given without a schedule_value. Give both, e.g. 'cron', '0 9 * * *'."
+            )
+        return old
+    if schedule_type in (None, old.kind) and str(schedule_value) == value_of(old, timezone):
+        return old  # an equal interval keeps its grid
+    return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
+
+
+def proposal_of(
+    kind: Any, payload: AgentPayload, trigger: AnyTrigger, expires_at: Instant | None, caller: Caller
+) -> Proposal:
+    """What is asked for, in stored form."""
+    return Proposal(
+        kind=kind,
+        payload=msgspec.json.encode(payload).decode(),
+        trigger=encode_trigger(trigger),
+        expires_at=expires_at,
+        digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
+        by=caller.name,
+    )
+
+
+def made_by_code(task: Task, payload: AgentPayload) -> Provenance:
+    """The origin of a schedule that the program's own code has made."""
+    digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
+    return Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
