@@ -96,17 +96,19 @@ class Operator:
     # --- many tasks ---
 
     async def count(self, query: TaskQuery) -> Counted:
-        """How many tasks match, counted up to `MAX_COUNTED`."""
+        """How many tasks match, counted up to `MAX_COUNTED`; of those in one state, the kept counters know more."""
         self._need(Role.VIEWER, "count tasks")
         store = await self._store()
         if query == TaskQuery(task_type=query.task_type, status=query.status) and query.status is not None:
             counts = await store.counts()
             chosen = counts.values() if query.task_type is None else [counts[t] for t in counts if t == query.task_type]
-            return Counted(sum(getattr(each, query.status.value) for each in chosen), True)
+            kept = sum(getattr(each, query.status.value) for each in chosen)
+            if kept > MAX_COUNTED:
+                return Counted(kept, True)
         count = 0
         async for page in _pages(store, query):
             count += len(page)
-            if count >= MAX_COUNTED:
+            if count > MAX_COUNTED:
                 return Counted(MAX_COUNTED, False)
         return Counted(count, True)
 
@@ -115,15 +117,16 @@ class Operator:
         self._need(Role.OPERATOR, f"{event} tasks")
         counted = Counted(len(meant), True) if isinstance(meant, list) else await self.count(_narrowed(meant))
         if expected is not None and expected != counted.count:
-            raise CountChanged(
-                f"{expected} tasks were confirmed, but {counted.count} match now. Nothing was changed;"
-                " look again, and confirm the new number.",
-                counted.count,
-            )
+            raise _count_changed(expected, counted.count)
         return counted
 
-    async def ask_all(self, event: Event, query: TaskQuery) -> Done:
-        """The same event on every task that matches now, page by page. What comes to match meanwhile may be left."""
+    async def ask_all(self, event: Event, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
+        """The same event on every task that matches, page by page. What comes to match meanwhile may be left.
+
+        `agreed` is what somebody has agreed to. The tasks are then listed before the first one is changed: if they are
+        not so many (any more), nothing is, and what comes to match later is left. Beyond `MAX_COUNTED` they are not
+        listed; no more than the number agreed to are changed, unless that was "more than" it.
+        """
         self._need(Role.OPERATOR, f"{event} tasks")
         if event not in BULK_EVENTS:
             raise InvalidInput(f"{event} is nothing to do to many tasks at once.")
@@ -132,8 +135,8 @@ class Operator:
         done = Done(0, 0)
         async with self._recording(f"tasks.{event}", _words(query)) as note:
             try:
-                async for page in _pages(store, query):
-                    replies = await store.ask(event, [task.identity for task in page])
+                async for identities in _bound(store, query, agreed):
+                    replies = await store.ask(event, identities)
                     changed = sum(reply.answer is Answer.OK for reply in replies)
                     done = Done(done.changed + changed, done.refused + len(replies) - changed)
             finally:
@@ -225,12 +228,12 @@ class Operator:
     async def compress_memory(
         self, user_id: str, device_id: str | None = None, agent_id: str | None = None
     ) -> Compressed:
-        """Compress what has settled of a user's memory, here and now."""
-        from rota.memory import memory_of
+        """Compress what has settled of a user's memory, here and now; of all their devices and agents, or of one."""
+        from rota.memory import Scope, memory_of
 
         self._need(Role.OPERATOR, "compress a memory")
         async with self._recording("memory.compress", user_id) as note:
-            done = await memory_of(self._app).periodic_memory_compression_for_user(user_id, device_id, agent_id)
+            done = await memory_of(self._app).compress(Scope(user_id, device_id, agent_id))
             note.after = done.to_dict()
         return done
 
@@ -284,6 +287,44 @@ async def _pages(store: Store, query: TaskQuery) -> AsyncIterator[list[Task]]:
         if page.cursor is None:
             return
         query = replace(query, cursor=page.cursor)
+
+
+async def _bound(store: Store, query: TaskQuery, agreed: Counted | None) -> AsyncIterator[list[Identity]]:
+    """The tasks that match now, page by page, but no others than were agreed to."""
+    if agreed is None or not agreed.is_all:
+        async for page in _pages(store, query):
+            yield [task.identity for task in page]
+        return
+    listed = await _listed(store, query, agreed.count) if agreed.count <= MAX_COUNTED else None
+    left = agreed.count
+    # Looked for once more, page by page: what is not as it was agreed to any more is left alone.
+    async for page in _pages(store, query):
+        found = [task.identity for task in page if listed is None or task.identity in listed][:left]
+        left -= len(found)
+        if found:
+            yield found
+        if not left:
+            return
+
+
+async def _listed(store: Store, query: TaskQuery, agreed: int) -> set[Identity]:
+    """Those that match, if they are as many as was agreed to."""
+    listed: set[Identity] = set()
+    async for page in _pages(store, query):
+        listed.update(task.identity for task in page)
+        if len(listed) > MAX_COUNTED:
+            break
+    if len(listed) != agreed:
+        raise _count_changed(agreed, len(listed))
+    return listed
+
+
+def _count_changed(agreed: int, count: int) -> CountChanged:
+    return CountChanged(
+        f"{agreed} tasks were confirmed, but {count} match now. Nothing was changed;"
+        " look again, and confirm the new number.",
+        count,
+    )
 
 
 def _picture(task: Task | None) -> dict[str, object] | None:

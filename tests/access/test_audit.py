@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.database import Database
-from rota.errors import IllegalTransition, InvalidInput
+from rota.errors import IllegalTransition, InvalidInput, StoreUnavailable
 from rota.testing.clock import FakeClock
 
 ANA = Principal("token:1", "ana", Role.OPERATOR, "api")
@@ -43,6 +44,46 @@ async def test_a_refusal_is_kept_and_goes_on(database: Database) -> None:
             _ = 1 / 0
     entries, _ = await log.page(AuditQuery())
     assert [entry.outcome for entry in entries] == ["error: ZeroDivisionError", "illegal_transition: It is completed."]
+
+
+async def test_what_was_broken_off_is_not_said_to_be_done(database: Database) -> None:
+    log = AuditLog(database)
+    has_begun = asyncio.Event()
+
+    async def act() -> None:
+        async with log.recording(ANA, "user.export", "u1"):
+            has_begun.set()
+            await asyncio.Event().wait()
+
+    acting = asyncio.create_task(act())
+    await has_begun.wait()
+    acting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acting
+    (entry,), _ = await log.page(AuditQuery())
+    assert entry.outcome == "interrupted"
+
+
+async def test_what_was_done_is_done_though_its_entry_cannot_be_completed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(function: object) -> None:
+        raise StoreUnavailable("away")
+
+    log = AuditLog(database)
+
+    async def act(error: Exception | None) -> None:
+        with monkeypatch.context() as patch:
+            async with log.recording(ANA, "task.pause", "agent/brief"):
+                patch.setattr(database, "write", away)
+                if error is not None:
+                    raise error
+
+    await act(None)
+    with pytest.raises(IllegalTransition):
+        await act(IllegalTransition("It is completed."))
+    entries, _ = await log.page(AuditQuery())
+    assert [entry.outcome for entry in entries] == [None, None]
 
 
 async def test_the_entry_is_there_before_the_action_ends(database: Database) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httpx
 from tests.api.stage import Stage
 
 from rota.agents import AGENT, Caller, agents_of
-from rota.agents.ledger import Ledger
+from rota.agents.runbook import Beginning, RunBook
 from rota.core.task_type import TaskType
+from rota.stores.base import ClaimRequest
 
-__all__ = ["CALLS", "Call", "failed_task", "perform"]
+__all__ = ["CALLS", "Call", "check_problem", "dead_letters", "failed_task", "perform"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,11 @@ async def a_paused_agent(stage: Stage) -> Mapping[str, str]:
 
 async def a_running_agent(stage: Stage) -> Mapping[str, str]:
     values = await an_agent(stage)
-    await Ledger(await stage.app.database()).begin(values["agent"], "family", 1)
+    await agents_of(stage.app).run_task(Caller.person("ann"), values["agent"])
+    store = await stage.app.store()
+    (task,) = (await store.claim(ClaimRequest(wants=[(AGENT, 1)], instance="i", claim_id="c", lease_ms=60_000))).tasks
+    beginning = Beginning(id=values["agent"], folder="family", token=task.token)
+    await RunBook(await stage.app.database()).begin(beginning)
     return values
 
 
@@ -117,8 +123,6 @@ async def a_closed_feed(stage: Stage) -> Mapping[str, str]:
 
 
 async def an_unfinished_erasure(stage: Stage) -> Mapping[str, str]:
-    from rota.stores.base import ClaimRequest
-
     await stage.app.schedule("upkeep", user_id="u1")
     store = await stage.app.store()
     await store.claim(ClaimRequest(wants=[("upkeep", 1)], instance="i", claim_id="c", lease_ms=60_000))
@@ -242,3 +246,22 @@ async def perform(stage: Stage, call: Call) -> Any:
     """Prepare, and call as an admin."""
     values = await (call.prepare or nothing)(stage)
     return await stage.admin.request(call.method, call.path.format(**values), json=call.json)
+
+
+async def dead_letters(stage: Stage, count: int) -> None:
+    """So many tasks that ended failed."""
+    for number in range(count):
+        await stage.app.schedule("broken", key=f"d{number}")
+    await stage.app.run_until_idle()
+
+
+def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The answer is a problem of this kind; gives its members."""
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
+    assert set(problem) >= {"type", "title", "status", "detail", "code", "instance"}
+    assert problem["type"] == f"urn:rota:problem:{code}"
+    assert problem["instance"] == answer.request.url.raw_path.decode().partition("?")[0]
+    assert problem["detail"].strip()
+    return problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +15,12 @@ from fastapi import FastAPI
 from rota import Rota
 from rota.access import Role
 from rota.api import Service, create_api
+from rota.api.auth import make_session
 from rota.api.live import Feed, FeedSettings
 from rota.stores.base import Store
+from rota.testing.waiting import until
 
-__all__ = ["Stage", "a_client", "an_app", "serving", "staged", "until"]
+__all__ = ["Stage", "a_client", "an_app", "serving", "session_of", "staged"]
 
 FAST = FeedSettings(look_every=0.01, heartbeat=0.2, linger=0.1)
 
@@ -90,7 +92,7 @@ def an_app(url: str, store: Store | None = None, spool: str | None = None) -> Ro
 
 @asynccontextmanager
 async def staged(
-    url: str, *, store: Store | None = None, spool: str | None = None, **settings: Any
+    url: str, *, store: Store | None = None, spool: str | None = None, dashboard: bool = False, **settings: Any
 ) -> AsyncGenerator[Stage]:
     """A service with a client for every role."""
     app = an_app(url, store, spool)
@@ -99,7 +101,9 @@ async def staged(
     async with service:
         tokens = await service.tokens()
         made = {role: await tokens.add(role.value, role, created_by="test") for role in Role}
-        stage = Stage(service, create_api(service, dashboard=False), {role: new.secret for role, new in made.items()})
+        stage = Stage(
+            service, create_api(service, dashboard=dashboard), {role: new.secret for role, new in made.items()}
+        )
         stage.clients = {role: a_client(stage.api, stage.secrets[role]) for role in Role}
         stage.clients[None] = a_client(stage.api)
         try:
@@ -107,6 +111,13 @@ async def staged(
         finally:
             for client in stage.clients.values():
                 await client.aclose()
+
+
+async def session_of(stage: Stage, role: Role = Role.OPERATOR) -> str:
+    """The cookie of somebody who has signed in."""
+    token = await (await stage.service.tokens()).find(stage.secrets[role])
+    assert token is not None
+    return make_session(token, stage.secrets[role], stage.service.clock.now())
 
 
 @asynccontextmanager
@@ -122,10 +133,3 @@ async def serving(stage: Stage) -> AsyncGenerator[int]:
         server.should_exit = True
         await stage.service.feed.close()
         await running
-
-
-async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for is not ours to signal
-            await asyncio.sleep(0.01)

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 from pydantic import BaseModel
+from tests.api.calls import check_problem
 from tests.api.stage import Stage, staged
 
 from rota.access import AuditEntry
@@ -27,8 +28,6 @@ from rota.api.models import (
 from rota.stores.base import Counts, Erasure
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore
-
-PROBLEM = {"type", "title", "status", "detail", "code", "instance"}
 
 
 @pytest.mark.parametrize(
@@ -53,17 +52,6 @@ def test_the_models_mirror_the_structs(model: type[BaseModel], struct: type[msgs
 
 
 # --- problems --------------------------------------------------------------------------------------------------------
-
-
-def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    problem = answer.json()
-    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code), problem
-    assert set(problem) >= PROBLEM
-    assert problem["type"] == f"urn:rota:problem:{code}"
-    assert problem["instance"] == answer.request.url.raw_path.decode().partition("?")[0]
-    assert problem["detail"].strip()
-    return problem
 
 
 @pytest.mark.parametrize(
@@ -267,60 +255,6 @@ async def test_lists_can_be_narrowed(stage: Stage) -> None:
     assert await keys("schedules=true") == ["s"]
 
 
-# --- many at once ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_bulk_action_does_what_was_confirmed(stage: Stage) -> None:
-    for number in range(5):
-        await stage.app.schedule("job", key=f"k{number}", delay="1h")
-    body: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
-    seen = (await stage.operator.post("/api/tasks/bulk", json={**body, "dry_run": True})).json()
-    assert seen == {"matched": 5, "matched_is_all": True, "changed": 0, "refused": 0}
-    await stage.app.schedule("job", key="late", delay="1h")
-    problem = check_problem(
-        await stage.operator.post("/api/tasks/bulk", json={**body, "expected": 5}), 409, "count_changed"
-    )
-    assert problem["matched"] == 6
-    assert (await stage.app.counts())["job"].paused == 0
-    done = (await stage.operator.post("/api/tasks/bulk", json={**body, "expected": 6})).json()
-    assert done == {"matched": 6, "matched_is_all": True, "changed": 6, "refused": 0}
-    assert (await stage.app.counts())["job"].paused == 6
-
-
-async def test_a_bulk_action_on_named_tasks(stage: Stage) -> None:
-    await stage.app.schedule("job", key="a", delay="1h")
-    named = [{"type": "job", "key": "a"}, {"type": "job", "key": "a"}, {"type": "job", "key": "absent"}]
-    body = {"event": "cancel", "identities": named}
-    done = (await stage.operator.post("/api/tasks/bulk", json=body)).json()
-    assert done == {"matched": 2, "matched_is_all": True, "changed": 1, "refused": 1}
-
-
-async def dead_letters(stage: Stage, count: int) -> None:
-    for number in range(count):
-        await stage.app.schedule("broken", key=f"d{number}")
-    await stage.app.run_until_idle()
-
-
-async def test_dead_letters_are_redriven_and_purged(stage: Stage) -> None:
-    await dead_letters(stage, 4)
-    await stage.app.schedule("job", key="done")
-    await stage.app.run_until_idle()
-    assert len((await stage.viewer.get("/api/dead-letters")).json()["items"]) == 4
-    one = {"identities": [{"type": "broken", "key": "d0"}, {"type": "job", "key": "done"}]}
-    assert (await stage.operator.post("/api/dead-letters/purge", json=one)).json()["changed"] == 1
-    assert await stage.app.tasks.get("job", "done") is not None, "only dead ones are removed"
-    changed = await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 4})
-    assert check_problem(changed, 409, "count_changed")["matched"] == 3
-    done = (await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 3})).json()
-    assert done == {"matched": 3, "matched_is_all": True, "changed": 3, "refused": 0}
-
-
-async def test_naming_no_dead_letter_changes_nothing(stage: Stage) -> None:
-    body = {"identities": [{"type": "job", "key": "absent"}]}
-    done = (await stage.operator.post("/api/dead-letters/redrive", json=body)).json()
-    assert done == {"matched": 0, "matched_is_all": True, "changed": 0, "refused": 0}
-
-
 # --- schedules -------------------------------------------------------------------------------------------------------
 
 
@@ -390,21 +324,6 @@ async def test_a_secret_is_shown_once(stage: Stage) -> None:
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_seeds_monitoring_has_their_shapes(stage: Stage) -> None:
-    await dead_letters(stage, 2)
-    whole = (await stage.viewer.get("/api/monitoring/scheduler?hours=168")).json()
-    assert set(whole) == {"success", "data"}
-    assert whole["success"] is True
-    assert set(whole["data"]) == {"total_executions", "by_task_type", "by_trigger_mode", "recent_failures"}
-    (failure, _) = whole["data"]["recent_failures"]
-    assert set(failure) == {"task_type", "user_key", "error_message", "duration_ms", "timestamp"}
-    depths = (await stage.viewer.get("/api/monitoring/scheduler/queues")).json()["data"]["queues"]
-    assert depths["nightly"] == {"depth": 1, "enabled": True}
-    failed = (await stage.viewer.get("/api/monitoring/scheduler/failures?hours=24")).json()["data"]
-    assert set(failed) == {"time_range_hours", "total_executions", "by_task_type", "recent_failures"}
-    assert failed["time_range_hours"] == 24
-
-
 async def test_metrics_are_handed_on(stage: Stage) -> None:
     answer = await stage.viewer.get("/metrics")
     assert (answer.text, answer.headers["Content-Type"]) == (
@@ -413,17 +332,6 @@ async def test_metrics_are_handed_on(stage: Stage) -> None:
     )
     stage.service.metrics = None
     check_problem(await stage.viewer.get("/metrics"), 404, "not_found")
-
-
-async def test_a_working_instance_is_seen(stage: Stage) -> None:
-    await stage.app.start()
-    try:
-        await (await stage.app.store()).wait(0)
-        ready = (await stage.anonymous.get("/readyz")).json()
-        assert ready["can_claim"] is not None
-        assert set(ready["seconds_since_good"]) >= {"heartbeat"} or ready["seconds_since_good"]
-    finally:
-        await stage.app.stop(0)
 
 
 # --- while the store is away -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.api.stage import Stage, a_client, staged
+from tests.api.stage import Stage, a_client, session_of, staged
 
 from rota import Rota
 from rota.access import Role
@@ -14,7 +14,7 @@ from rota.api import Service, create_api
 from rota.api.auth import SESSION_COOKIE, TRIES, Gate, make_session
 from rota.api.guard import MAX_BODY, SECURITY_HEADERS
 from rota.api.problems import Refused
-from rota.errors import InvalidConfig
+from rota.errors import InvalidConfig, StoreUnavailable
 from rota.testing.clock import FakeClock
 
 SCHEDULE = {"type": "job", "delay": "5m"}
@@ -41,12 +41,6 @@ async def test_a_revoked_token_ends_at_once(stage: Stage) -> None:
     assert (await stage.viewer.get("/api/me")).status_code == 200
     await stage.admin.delete(f"/api/tokens/{mine['id']}")
     assert (await stage.viewer.get("/api/me")).status_code == 401
-
-
-async def session_of(stage: Stage, role: Role = Role.OPERATOR) -> str:
-    token = await (await stage.service.tokens()).find(stage.secrets[role])
-    assert token is not None
-    return make_session(token, stage.service.clock.now())
 
 
 async def test_a_session_is_as_good_as_its_token(stage: Stage) -> None:
@@ -79,11 +73,24 @@ async def test_a_session_cannot_be_made_up(stage: Stage) -> None:
         assert answer.status_code == 401, forged
 
 
+async def test_a_session_cannot_be_made_from_the_database(stage: Stage) -> None:
+    """Whoever reads a backup has ids and digests; neither is a way in, nor is a cookie a way to the secret."""
+    token = await (await stage.service.tokens()).find(stage.secrets[Role.ADMIN])
+    assert token is not None
+    now = stage.service.clock.now()
+    for guess in (token.digest, token.id, "", "rota_" + "x" * 43):
+        cookie = {"Cookie": f"{SESSION_COOKIE}={make_session(token, guess, now)}"}
+        assert (await stage.anonymous.get("/api/me", headers=cookie)).status_code == 401, guess
+    session = make_session(token, stage.secrets[Role.ADMIN], now)
+    assert stage.secrets[Role.ADMIN] not in session
+    assert stage.secrets[Role.ADMIN].encode().hex() not in session
+
+
 async def test_a_session_ends_by_itself(stage: Stage, clock: FakeClock) -> None:
     gate = Gate(Service(stage.app, clock=clock))
     token = await (await stage.service.tokens()).find(stage.secrets[Role.ADMIN])
     assert token is not None
-    session = make_session(token, clock.now())
+    session = make_session(token, stage.secrets[Role.ADMIN], clock.now())
     assert await gate.by_session(session) is not None
     clock.advance("7d")
     assert await gate.by_session(session) is None
@@ -101,6 +108,28 @@ async def test_failed_sign_ins_are_bounded(stage: Stage, clock: FakeClock) -> No
     assert await gate.sign_in(good, "10.0.0.2") is not None, "others are not affected"
     clock.advance("5m")
     assert await gate.sign_in(good, "10.0.0.1") is not None
+
+
+async def test_failed_sign_ins_at_once_are_bounded_too(stage: Stage) -> None:
+    gate = Gate(stage.service)
+    tries = (gate.sign_in("rota_wrong", "10.0.0.1") for _ in range(5 * TRIES))
+    results = await asyncio.gather(*tries, return_exceptions=True)
+    assert results.count(None) == TRIES
+    assert sum(isinstance(result, Refused) for result in results) == 4 * TRIES
+
+
+async def test_a_sign_in_that_cannot_be_checked_is_no_failed_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away() -> None:
+        raise StoreUnavailable("away")
+
+    gate = Gate(stage.service)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.service, "tokens", away)
+        for _ in range(2 * TRIES):
+            with pytest.raises(StoreUnavailable):
+                await gate.sign_in(stage.secrets[Role.VIEWER], "10.0.0.1")
+    assert gate.watched == 0
+    assert await gate.sign_in(stage.secrets[Role.VIEWER], "10.0.0.1") is not None
 
 
 async def test_what_is_remembered_of_addresses_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +151,8 @@ async def test_what_is_remembered_of_addresses_is_bounded(stage: Stage, monkeypa
         {"Origin": "http://localhost:9999"},
         {"Origin": "http://localhost:8787.evil.example"},
         {"Origin": "garbage"},
+        {"Origin": "http://["},
+        {"Origin": ""},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost:8787"},
@@ -210,6 +241,13 @@ async def test_a_large_body_is_refused_as_it_comes(stage: Stage) -> None:
 
 async def test_a_large_body_is_refused_before_anybody_is_asked_for_a_token(stage: Stage) -> None:
     assert (await stage.anonymous.post("/api/tasks", content=b"x" * (MAX_BODY + 1))).status_code == 413
+
+
+@pytest.mark.parametrize("length", ["\u00b2", "-1", "1e3", "9" * 5_000])
+async def test_a_length_that_is_no_number_is_refused(stage: Stage, length: str) -> None:
+    headers = {b"Content-Length": length.encode("latin-1"), b"Content-Type": b"application/json"}
+    answer = await stage.operator.post("/api/tasks", content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
 
 
 async def test_a_payload_has_its_own_limit(stage: Stage) -> None:

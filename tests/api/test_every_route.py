@@ -112,3 +112,14 @@ async def test_a_refused_action_is_in_the_audit_log_too(stage: Stage) -> None:
     assert answer.status_code == 404
     (entry,) = (await stage.operator.get("/api/audit")).json()["items"]
     assert entry["outcome"].startswith("unknown_task")
+
+
+async def test_an_address_names_every_method_that_it_knows(stage: Stage) -> None:
+    known: dict[str, set[str]] = {}
+    for operation in operations(stage):
+        known.setdefault(operation.path, set()).add(operation.method)
+    for path, methods in known.items():
+        answer = await stage.admin.request("TRACE", re.sub(r"\{\w+\}", "x", path))
+        assert answer.status_code == 405, path
+        # An address without a parameter may fit one with: /api/tasks/bulk is none of them, and has no GET.
+        assert set(answer.headers["Allow"].split(", ")) == methods, path

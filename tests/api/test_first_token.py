@@ -48,6 +48,14 @@ async def test_with_other_tokens_none_is_made(app: Rota, tmp_path: Path) -> None
     assert not path.exists()
 
 
+async def test_a_token_of_agents_lets_no_person_in(app: Rota, tmp_path: Path) -> None:
+    await Tokens(await app.database()).add("chat", Role.OPERATOR, created_by="test", scope={"group": "family"})
+    assert not await has_tokens(app)
+    with pytest.raises(InvalidConfig):
+        check_bind("0.0.0.0", await has_tokens(app))
+    assert await ensure_first_token(app, tmp_path / "token") is not None
+
+
 async def test_a_revoked_one_is_replaced(app: Rota, tmp_path: Path) -> None:
     path = tmp_path / "token"
     first = await ensure_first_token(app, path)
@@ -73,6 +81,8 @@ async def test_a_place_that_cannot_be_written_is_said_so(app: Rota, tmp_path: Pa
         await ensure_first_token(app, tmp_path / "file" / "token")
     with pytest.raises(InvalidConfig, match="cannot be"):
         await ensure_first_token(app, tmp_path)
+    assert not await has_tokens(app), "a token whose secret nobody has would lock everybody out"
+    assert await ensure_first_token(app, tmp_path / "token") is not None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "::1", "[::1]", "127.9.9.9"])

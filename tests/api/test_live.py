@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.api.stage import Stage, a_client, until
+from tests.api.stage import Stage, a_client
 
 from rota.access import Role
 from rota.api.live import Feed, FeedSettings, Picture
 from rota.errors import StoreUnavailable
 from rota.stores.base import Counts
+from rota.testing.waiting import until
 
 QUICK = FeedSettings(look_every=0.005, kept=8, heartbeat=0.05, linger=0.05)
 
@@ -177,6 +178,25 @@ async def test_a_listener_who_may_not_any_more_is_sent_away(feed: Feed) -> None:
 
     async with asyncio.timeout(20):
         assert len([chunk async for chunk in feed.listen(is_welcome=is_welcome)]) == 2
+
+
+async def test_so_is_one_who_hears_something_all_the_time(world: World) -> None:
+    """Where there is always news there is no silence after which somebody could be asked."""
+    feed = Feed(world.look, settings=FeedSettings(look_every=0.001, heartbeat=0.05))
+    asked = 0
+
+    async def is_welcome() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked < 3
+
+    async with asyncio.timeout(20):
+        number = 0
+        async for _ in feed.listen(is_welcome=is_welcome):
+            number += 1
+            world.change(number)  # the next look has news, whatever happens
+    assert asked == 3
+    await feed.close()
 
 
 async def test_a_slow_listener_is_dropped_and_comes_back_whole(feed: Feed, world: World) -> None:

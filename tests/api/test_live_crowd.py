@@ -10,10 +10,11 @@ import resource
 import time
 from pathlib import Path
 
-from tests.api.stage import Stage, serving, until
+from tests.api.stage import Stage, serving
 
 from rota.access import Role
 from rota.api.live import Feed, FeedSettings, Picture
+from rota.testing.waiting import until
 
 CROWD = 500
 DROPS = 2

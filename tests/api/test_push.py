@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.api.stage import Stage, staged
 from rota.memory import ChatPush, Message, memory_of
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore
+from rota.testing.waiting import until
 
 SAME = ("I love hiking in the mountains.", "I really love hiking in the mountains!")
 
@@ -121,9 +121,7 @@ async def test_a_push_is_taken_on_while_the_store_is_away(tmp_path: Path) -> Non
             assert len((await contexts(stage, "u1"))["items"]) == 1
             await memory_of(stage.app).drain()
             assert stage.app.health().spooled == 5
-        async with asyncio.timeout(30):
-            while stage.app.health().spooled:  # noqa: ASYNC110 - health is a picture, not an event
-                await asyncio.sleep(0.02)
+        await until(lambda: not stage.app.health().spooled)
         assert (await stage.app.counts())["upkeep"].pending == 5
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -68,6 +70,28 @@ def described() -> Any:
     # What a schema cannot say (a cron expression, a time that lies ahead) is refused as 422.
     made.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "401", "403", "404", "409", "422", "5xx"]
     return made
+
+
+def test_the_description_is_whole() -> None:
+    """Every reference leads somewhere: else whoever makes a client from it is stuck."""
+    schema = create_api(Service(an_app("memory://")), dashboard=False).openapi()
+    named = set(re.findall(r'"\$ref": "#/components/schemas/([^"]+)"', json.dumps(schema)))
+    assert len(named) > 20
+    assert named == set(schema["components"]["schemas"])
+
+
+def test_no_text_in_an_address_is_said_to_take_a_nul() -> None:
+    """None gets further than the door, so whoever keeps to the description must not be able to send one."""
+    schema = create_api(Service(an_app("memory://")), dashboard=False).openapi()
+    lax: list[str] = []
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            for parameter in operation.get("parameters", ()):
+                kinds = parameter["schema"].get("anyOf", [parameter["schema"]])
+                is_lax = any(kind.get("type") == "string" and not kind.keys() & {"pattern", "enum"} for kind in kinds)
+                if is_lax and parameter["in"] != "header":
+                    lax.append(f"{method} {path} {parameter['name']}")
+    assert lax == []
 
 
 OPERATIONS: list[Any] = [each.ok() for each in described().get_all_operations()]

@@ -1,7 +1,7 @@
 """The audit log: who did what, to what, how it was before and after.
 
 An entry is written before the action and completed after it. One without an outcome means that the process died in
-between: something was tried, and the log says so.
+between, or that the database went away: something was tried, and the log says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from rota.access.principal import Principal
 from rota.clock import Instant, isoformat
 from rota.database import Database
 from rota.database.tables.access import audit as table
-from rota.errors import InvalidInput, RotaError
+from rota.errors import InvalidInput, RotaError, StoreError
+from rota.logs import get_logger
 
 __all__ = ["AuditEntry", "AuditLog", "AuditQuery", "Note"]
 
@@ -25,6 +26,8 @@ DEFAULT_PAGE = 50
 MAX_PAGE = 200
 MAX_PICTURE = 4_000
 """Characters of a before or an after that are kept."""
+
+log = get_logger("rota.audit")
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +76,7 @@ class AuditLog:
     @asynccontextmanager
     async def recording(self, principal: Principal, action: str, target: str) -> AsyncGenerator[Note]:
         """Record what the block does. It may set `note.before`, `note.after` and `note.outcome`; an error is kept as
-        the outcome and goes on."""
+        the outcome and goes on. What was done is done, even if its entry cannot be completed."""
         entry = await self._begin(principal, action, target)
         note = Note()
         try:
@@ -83,6 +86,9 @@ class AuditLog:
             raise
         except Exception as error:
             note.outcome = f"error: {type(error).__name__}"
+            raise
+        except BaseException:  # cancelled: whoever asked hung up, or the process ends
+            note.outcome = "interrupted"
             raise
         finally:
             await self._complete(entry, note)
@@ -132,7 +138,11 @@ class AuditLog:
             "after": _picture(note.after),
         }
         statement = table.update().where(table.c.id == entry).values(**values)
-        await self._database.write(lambda connection: connection.execute(statement))
+        try:
+            await self._database.write(lambda connection: connection.execute(statement))
+        except StoreError as error:
+            # An error here would tell whoever asked that nothing happened, and hide why the action itself failed.
+            log.error("audit entry without outcome", entry=entry, outcome=values["outcome"], error=str(error))
 
 
 def _picture(value: object) -> str | None:

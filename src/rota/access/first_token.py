@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rota.access.principal import Role
-from rota.access.tokens import Tokens
+from rota.access.tokens import Tokens, new_secret
 from rota.database import Database
 from rota.errors import InvalidConfig
 
@@ -42,16 +42,18 @@ async def ensure_first_token(app: HasDatabase, path: Path) -> str | None:
         return kept
     if await has_tokens(app):
         return None
-    made = await tokens.add(NAME, Role.ADMIN, created_by=MADE_BY)
-    _write(path, made.secret)
-    return made.secret
+    # The file first: a token whose secret nobody has would keep the next start from making another one.
+    secret = new_secret()
+    _write(path, secret)
+    await tokens.add(NAME, Role.ADMIN, created_by=MADE_BY, secret=secret)
+    return secret
 
 
 async def has_tokens(app: HasDatabase) -> bool:
-    """Whether anybody can get in."""
+    """Whether any person can get in: tokens of agents open no page."""
     database = await app.database()
     now = await database.now()
-    return any(token.is_valid(now) for token in await Tokens(database).list())
+    return any(token.is_valid(now) and not token.scope for token in await Tokens(database).list())
 
 
 def check_bind(host: str, has_tokens: bool) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from rota.api.auth import Gate
 from rota.api.guard import Guard, local_path, shown_path
@@ -48,6 +49,7 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
     api.state.gate = Gate(service)
     api.add_middleware(Guard, service=service)
     _answer_errors(api)
+    api.state.routers = list(ROUTERS)
     for router in ROUTERS:
         _check_roles(router.routes)
         api.include_router(router)
@@ -74,15 +76,23 @@ def _add_dashboard(api: FastAPI, service: Service) -> None:
     dashboard = importlib.import_module("rota.dashboard")
     site: APIRouter = dashboard.create_site(service)
     _check_roles(site.routes)
+    api.state.routers.append(site)
     api.include_router(site, include_in_schema=False)
 
 
 def _add_mcp(api: FastAPI, service: Service) -> None:
-    """The agents' door, if the extra `mcp` is installed. It takes tokens of agents only, and looks at them itself."""
-    if importlib.util.find_spec("mcp") is None:
-        return
+    """The agents' door. It takes tokens of agents only, and looks at them itself."""
     mcp = importlib.import_module("rota.mcp.http")
-    api.router.routes.append(Route(mcp.PATH, mcp.McpEndpoint(service), methods=["GET", "POST", "DELETE"]))
+    endpoint = _no_mcp if importlib.util.find_spec("mcp") is None else mcp.McpEndpoint(service)
+    api.router.routes.append(Route(mcp.PATH, endpoint, methods=["GET", "POST", "DELETE"]))
+
+
+async def _no_mcp(_: Request) -> Response:
+    """A plain 404 would send people looking for the right address."""
+    detail = (
+        "The MCP server needs the extra 'mcp'. Where this service runs: pip install 'rota[mcp]', then start it again."
+    )
+    raise Refused(HTTPStatus.NOT_IMPLEMENTED, "not_installed", detail)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -103,12 +113,25 @@ def _answer_errors(api: FastAPI) -> None:
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return await _show(request, problem_of_status(error.status_code, error.detail, error.headers))
+        headers = error.headers
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers = {**(headers or {}), "Allow": ", ".join(_methods_at(request))}
+        return await _show(request, problem_of_status(error.status_code, error.detail, headers))
 
     api.add_exception_handler(RotaError, on_rota)
     api.add_exception_handler(Refused, on_refused)
     api.add_exception_handler(RequestValidationError, on_invalid)
     api.add_exception_handler(HTTPException, on_http)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Every method that the address knows; the error itself names those of one route."""
+    routers: list[APIRouter] = request.app.state.routers
+    known: set[str] = set()
+    for route in (route for router in routers for route in router.routes):
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            known |= route.methods or set()
+    return sorted(known)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
@@ -130,6 +153,12 @@ async def _show(request: Request, problem: Problem) -> Response:
 
 def _wanted(request: Request, service: Service) -> str:
     """Where somebody wanted to go, as the outside knows it; the proxy may have stripped its prefix."""
+    if request.method not in ("GET", "HEAD"):
+        # What a form asked for is not done later by signing in: back to the page that it was on.
+        came_from = urlsplit(request.headers.get("referer", ""))
+        if came_from.netloc != request.url.netloc:
+            return service.path("/")
+        return came_from.path + (f"?{came_from.query}" if came_from.query else "")
     path = shown_path(request.scope)
     outside = path if path.startswith(f"{service.base_path}/") else service.path(path)
     return f"{outside}?{request.url.query}" if request.url.query else outside

@@ -1,8 +1,10 @@
 """Who is asking: a bearer token, or the session cookie of somebody who signed in with one.
 
 A route declares the role that it needs by depending on `Need(role)`, and the application refuses to start with a route
-that declares none. A session is no record: the cookie holds a token's id, when it ends, and a signature keyed by the
-token's stored digest. Revoking the token ends its sessions with it.
+that declares none. A session is no record: the cookie holds a token's id, when it ends, and the secret, sealed by what
+is stored of the token. Whoever has the cookie alone can neither read the secret nor make the session last longer;
+whoever has the database alone, a backup say, cannot make a session, because nothing in it leads to the secret. Revoking
+the token ends its sessions with it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ TRIES_MS: Final[Millis] = 5 * MINUTE
 REMEMBERED: Final = 1_000
 """How many addresses and how many tokens are remembered at most."""
 OUTAGE_MS: Final[Millis] = 15 * MINUTE
-"""For how long a token that was valid is taken as valid while the database is away."""
+"""For how long a token that was valid may send activity while the database is away."""
 
 
 class _Seen(NamedTuple):
@@ -59,8 +61,9 @@ class _Seen(NamedTuple):
 class Gate:
     """Checks secrets and sessions against the tokens of one service.
 
-    While the database is away a token that was valid a moment ago still is: activity is taken on (and spooled) through
-    an outage, and nothing else works then anyway.
+    While the database is away nobody can say whether a token was revoked, so nobody gets in: not even to look. The one
+    exception is activity, which is taken on (and spooled) through an outage: for that, a token that was valid a moment
+    ago still is.
     """
 
     def __init__(self, service: Service) -> None:
@@ -74,33 +77,32 @@ class Gate:
         """How many addresses with failed sign-ins are remembered."""
         return len(self._failures)
 
-    async def by_secret(self, secret: str) -> Token | None:
-        """The valid token with this secret."""
-        known = f"secret:{digest_of(secret)}"
+    async def by_secret(self, secret: str, *, through_outages: bool = False) -> Token | None:
+        """The valid token with this secret; `through_outages`, also one that was valid before the database went."""
+        digest = digest_of(secret)
         try:
             token = await (await self._service.tokens()).find(secret)
-        except StoreUnavailable:
-            return self._recall(known)
-        return self._remember(known, token)
+        except StoreUnavailable as error:
+            remembered = self._recalled(digest) if through_outages else None
+            if remembered is None:
+                raise _away() from error
+            return remembered
+        self._remember(digest, token)
+        return token
 
     async def by_session(self, cookie: str) -> Token | None:
         """The valid token that a session was started with."""
         token_id, _, rest = cookie.partition(".")
-        ends_at, _, signature = rest.partition(".")
+        ends_at, _, sealed = rest.partition(".")
         if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 19) or int(ends_at) <= self._clock.now():
             return None
-        token = await self._by_id(token_id)
-        if token is None or not hmac.compare_digest(_signature(token, int(ends_at)).encode(), signature.encode()):
-            return None
-        return token
-
-    async def _by_id(self, token_id: str) -> Token | None:
-        known = f"id:{token_id}"
         try:
             token = await (await self._service.tokens()).get(token_id)
-        except StoreUnavailable:
-            return self._recall(known)
-        return self._remember(known, token)
+        except StoreUnavailable as error:
+            raise _away() from error
+        if token is None or not _opens(token, int(ends_at), sealed):
+            return None
+        return token
 
     async def sign_in(self, secret: str, address: str) -> Token | None:
         """The valid token with this secret. Too many that are not, from one address, are refused for a while."""
@@ -114,26 +116,40 @@ class Gate:
                 f"Too many sign-ins failed from here. Try again in {wait} s.",
                 headers={"Retry-After": str(wait)},
             )
-        token = await self.by_secret(secret)
-        if token is None:
-            _bounded_put(self._failures, address, [*recent, now])
-        else:
+        # It counts from its beginning: else any number of them at once would all be below the limit.
+        _bounded_put(self._failures, address, [*recent, now])
+        try:
+            token = await self.by_secret(secret)
+        except StoreUnavailable:
+            self._take_back(address, now)
+            raise
+        if token is not None:
             self._failures.pop(address, None)
         return token
 
-    def _remember(self, known: str, token: Token | None) -> Token | None:
-        if token is None:
-            self._seen.pop(known, None)
-        else:
-            _bounded_put(self._seen, known, _Seen(token, self._clock.now()))
-        return token
+    def _take_back(self, address: str, at: Instant) -> None:
+        """A sign-in that could not be checked is no failed one."""
+        tries = self._failures.get(address, [])
+        if at in tries:
+            tries.remove(at)
+        if not tries:
+            self._failures.pop(address, None)
 
-    def _recall(self, known: str) -> Token | None:
-        seen = self._seen.get(known)
+    def _remember(self, digest: str, token: Token | None) -> None:
+        if token is None:
+            self._seen.pop(digest, None)
+        else:
+            _bounded_put(self._seen, digest, _Seen(token, self._clock.now()))
+
+    def _recalled(self, digest: str) -> Token | None:
+        seen = self._seen.get(digest)
         now = self._clock.now()
-        if seen is None or now - seen.at > OUTAGE_MS or not seen.token.is_valid(now):
-            raise StoreUnavailable("The database with the access tokens cannot be reached. Try again in a moment.")
-        return seen.token
+        return None if seen is None or now - seen.at > OUTAGE_MS or not seen.token.is_valid(now) else seen.token
+
+
+def _away() -> StoreUnavailable:
+    # Whoever asks is nobody yet: the cause, which may name addresses, stays here.
+    return StoreUnavailable("The database with the access tokens cannot be reached. Try again in a moment.")
 
 
 def _bounded_put(remembered: OrderedDict[str, Any], name: str, value: object) -> None:
@@ -146,14 +162,25 @@ def _bounded_put(remembered: OrderedDict[str, Any], name: str, value: object) ->
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-def make_session(token: Token, now: Instant) -> str:
-    """The value of the session cookie for somebody who has this token."""
+def make_session(token: Token, secret: str, now: Instant) -> str:
+    """The value of the session cookie for somebody who has signed in with the secret of this token."""
     ends_at = now + SESSION_MS if token.expires_at is None else min(now + SESSION_MS, token.expires_at)
-    return f"{token.id}.{ends_at}.{_signature(token, ends_at)}"
+    return f"{token.id}.{ends_at}.{_masked(token, ends_at, secret.encode()).hex()}"
 
 
-def _signature(token: Token, ends_at: Instant) -> str:
-    return hmac.new(token.digest.encode(), f"session:{token.id}:{ends_at}".encode(), hashlib.sha256).hexdigest()
+def _opens(token: Token, ends_at: Instant, sealed: str) -> bool:
+    """Whether this was sealed for this token and this end: anything else opens to something with another digest."""
+    try:
+        opened = _masked(token, ends_at, bytes.fromhex(sealed))
+    except ValueError:
+        return False
+    return hmac.compare_digest(hashlib.sha256(opened).hexdigest(), token.digest)
+
+
+def _masked(token: Token, ends_at: Instant, text: bytes) -> bytes:
+    """Sealed, or opened again: the mask is as long as the text, and different for every token and end."""
+    mask = hashlib.shake_256(f"session:{token.digest}:{token.id}:{ends_at}".encode()).digest(len(text))
+    return bytes(one ^ other for one, other in zip(text, mask, strict=True))
 
 
 async def sign_in(request: Request, secret: str) -> Token | None:
@@ -162,12 +189,12 @@ async def sign_in(request: Request, secret: str) -> Token | None:
     return await gate_of(request).sign_in(secret, address)
 
 
-def start_session(request: Request, response: Response, token: Token) -> None:
-    """Put the session cookie on an answer."""
+def start_session(request: Request, response: Response, token: Token, secret: str) -> None:
+    """Put the session cookie on an answer to somebody who has signed in."""
     service = service_of(request)
     response.set_cookie(
         SESSION_COOKIE,
-        make_session(token, service.clock.now()),
+        make_session(token, secret, service.clock.now()),
         max_age=SESSION_MS // 1_000,
         path=service.path("/"),
         secure=request.url.scheme == "https",
@@ -196,11 +223,11 @@ def gate_of(request: Request) -> Gate:
     return gate
 
 
-async def principal_of(request: Request) -> Principal | None:
+async def principal_of(request: Request, *, through_outages: bool = False) -> Principal | None:
     """Whoever asks; None without a valid token or session. Looked up once per request."""
     state = request.state
     if not hasattr(state, "rota_principal"):
-        state.rota_principal = await _principal(request)
+        state.rota_principal = await _principal(request, through_outages=through_outages)
     found: Principal | None = state.rota_principal
     return found
 
@@ -213,13 +240,14 @@ async def is_still_welcome(request: Request) -> bool:
         return True
 
 
-async def _principal(request: Request) -> Principal | None:
+async def _principal(request: Request, *, through_outages: bool = False) -> Principal | None:
     gate = gate_of(request)
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme:
         # Whoever shows a token means it: a bad one is not made good by a cookie.
-        token = await gate.by_secret(secret.strip()) if scheme.lower() == "bearer" else None
-        return _named(token, "api")
+        if scheme.lower() != "bearer":
+            return None
+        return _named(await gate.by_secret(secret.strip(), through_outages=through_outages), "api")
     cookie = request.cookies.get(SESSION_COOKIE)
     return None if cookie is None else _named(await gate.by_session(cookie), "dashboard")
 
@@ -231,15 +259,17 @@ def _named(token: Token | None, via: Via) -> Principal | None:
 class Need:
     """A dependency: whoever asks has at least this role.
 
-    A token that is narrowed to the agents of a group opens only what says that it is `for_agents`, too.
+    A token that is narrowed to the agents of a group opens only what says that it is `for_agents`, too. What works
+    `through_outages` of the database takes a token that was valid before one.
     """
 
-    def __init__(self, role: Role, *, for_agents: bool = False) -> None:
+    def __init__(self, role: Role, *, for_agents: bool = False, through_outages: bool = False) -> None:
         self.role = role
         self.for_agents = for_agents
+        self.through_outages = through_outages
 
     async def __call__(self, request: Request) -> Principal:
-        principal = await principal_of(request)
+        principal = await principal_of(request, through_outages=self.through_outages)
         if principal is None:
             raise Refused(
                 401,

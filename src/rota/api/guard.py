@@ -172,8 +172,14 @@ def _check_origin(headers: Headers) -> None:
     if origin is None:
         return
     # The scheme is not compared: behind a proxy this end does not know it. The host was checked already.
-    if origin == "null" or urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if _host_of(origin) != headers.get("host", "").lower():
         raise _cross_origin(origin)
+
+
+def _host_of(origin: str) -> str | None:
+    with suppress(ValueError):  # "http://[" and the like
+        return urlsplit(origin).netloc.lower() or None
+    return None
 
 
 def _cross_origin(origin: str) -> Refused:
@@ -195,7 +201,7 @@ def _check_json(headers: Headers) -> None:
 async def _body(headers: Headers, receive: Receive) -> bytes:
     """The whole body, if it is not too large. One without a length is counted as it comes."""
     length = headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > MAX_BODY:
+    if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > MAX_BODY:
         raise _too_large()
     parts: list[bytes] = []
     size = 0

@@ -116,7 +116,7 @@ class Feed:
         """The stream of one listener, from after `last_id`, as bytes to send.
 
         It ends when the feed is closed, when the listener has fallen behind by more than is kept (coming back gives a
-        snapshot), and when `is_welcome`, which is asked with every heartbeat, says no.
+        snapshot), and when `is_welcome`, which is asked once a heartbeat, says no.
         """
         self.listeners += 1
         try:
@@ -133,7 +133,17 @@ class Feed:
             self.listeners -= 1
 
     async def _follow(self, place: int, is_welcome: Callable[[], Awaitable[bool]] | None) -> AsyncGenerator[bytes]:
+        asked = self._clock.monotonic()
+
+        async def is_sent_away() -> bool:
+            nonlocal asked
+            asked = self._clock.monotonic()
+            return is_welcome is not None and not await is_welcome()
+
         while not self._is_closed:
+            # Where there is always news there is never a silence to ask in.
+            if self._clock.monotonic() - asked >= self._settings.heartbeat and await is_sent_away():
+                return
             news = self._news
             oldest = self._number - len(self._ring)
             if place < oldest:
@@ -144,7 +154,7 @@ class Feed:
                 place = self._number
                 yield b"".join(update.encode(self.boot) for update in waiting)
             elif not await self._wait(news):
-                if is_welcome is not None and not await is_welcome():
+                if await is_sent_away():
                     return
                 yield b": still here\n\n"
 

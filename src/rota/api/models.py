@@ -15,6 +15,7 @@ from rota.core.outcome import ScheduleOutcome, TouchOutcome
 from rota.core.task import RunStatus, TaskStatus, Want
 
 __all__ = [
+    "NO_NUL",
     "AlertEventModel",
     "AlertsModel",
     "AliveModel",

@@ -56,9 +56,8 @@ def _describe(base_path: str) -> dict[str, Any]:
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "A token made by `rota token add`."},
     }
-    components.setdefault("schemas", {})["Problem"] = ProblemModel.model_json_schema(
-        ref_template="#/components/schemas/{model}"
-    )
+    problem = ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")
+    components.setdefault("schemas", {}).update(problem.pop("$defs", {}), Problem=problem)
     for route in routes:
         for method in route.methods or ():
             _complete(schema["paths"][route.path_format][method.lower()], route)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Query
 
+from rota.api.models import NO_NUL
 from rota.stores.base import Page
 
 __all__ = ["MAX_LIMIT", "Cursor", "Limit", "page_shape"]
@@ -16,7 +17,8 @@ T = TypeVar("T")
 MAX_LIMIT: Final = 200
 
 Cursor = Annotated[
-    str | None, Query(min_length=1, max_length=2_600, description="The cursor of the last page, unchanged.")
+    str | None,
+    Query(min_length=1, max_length=2_600, pattern=NO_NUL, description="The cursor of the last page, unchanged."),
 ]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many.")]
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from urllib.parse import quote, unquote_to_bytes
 
 from fastapi import Path
-from pydantic import AfterValidator
+from pydantic import AfterValidator, JsonValue
 
 from rota.api.problems import Refused
 
@@ -24,6 +24,8 @@ __all__ = ["KeyInPath", "TypeInPath", "UserInPath", "key_of", "marked_path", "qu
 MARK: Final = "\0"
 """Stands for a slash within a segment."""
 
+_NO_NUL: dict[str, JsonValue] = {"pattern": r"^[^\x00]*$"}
+"""Said, but not checked here: the guard has refused a NUL, and what is one here is a mark."""
 _DOTS = re.compile(r"~*\.{1,2}")
 
 
@@ -59,6 +61,7 @@ KeyInPath = Annotated[
         description='The key, percent-encoded. The global key is "global". The keys "." and ".." are "~." and "~..".',
         min_length=1,
         max_length=2_400,
+        json_schema_extra=_NO_NUL,
         examples=["u1:phone:default"],
     ),
     AfterValidator(key_of),
@@ -68,5 +71,7 @@ TypeInPath = Annotated[
     Path(description="The task type.", pattern="^[a-z][a-z0-9_]*$", max_length=64, examples=["memory_compression"]),
 ]
 UserInPath = Annotated[
-    str, Path(description="The user id, percent-encoded.", min_length=1, max_length=255), AfterValidator(key_of)
+    str,
+    Path(description="The user id, percent-encoded.", min_length=1, max_length=255, json_schema_extra=_NO_NUL),
+    AfterValidator(key_of),
 ]

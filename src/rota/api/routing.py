@@ -68,7 +68,7 @@ def role_of(route: APIRoute) -> Role | None:
     return None if need is None else need.role
 
 
-def routes_for(role: Role | None, *, tag: str, prefix: str = "/api") -> APIRouter:
+def routes_for(role: Role | None, *, tag: str, prefix: str = "/api", through_outages: bool = False) -> APIRouter:
     """A family of routes that need one role; None: they are open."""
-    dependencies = [] if role is None else [Depends(Need(role))]
+    dependencies = [] if role is None else [Depends(Need(role, through_outages=through_outages))]
     return APIRouter(prefix=prefix, tags=[tag], dependencies=dependencies, route_class=ApiRoute)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 
 from rota.access import AuditLog, AuditQuery, Role
 from rota.api.auth import Acting, Viewing
+from rota.api.filters import WordFilter
 from rota.api.models import AuditModel, NewTokenModel, NewTokenRequest, PageModel, TokenModel, TokensModel
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
@@ -17,8 +18,6 @@ __all__ = ["audit", "tokens"]
 
 tokens: Final[APIRouter] = routes_for(Role.ADMIN, tag="access")
 audit: Final[APIRouter] = routes_for(Role.OPERATOR, tag="access")
-
-Word = Annotated[str | None, Query(min_length=1, max_length=2_700)]
 
 
 @tokens.get("/tokens", operation_id="list_tokens", response_model=TokensModel)
@@ -50,9 +49,9 @@ async def revoke_token(
 @audit.get("/audit", operation_id="list_audit", response_model=PageModel[AuditModel])
 async def list_audit(
     service: Viewing,
-    actor: Word = None,
-    action: Word = None,
-    target: Word = None,
+    actor: WordFilter = None,
+    action: WordFilter = None,
+    target: WordFilter = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:

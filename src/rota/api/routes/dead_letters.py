@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from rota.access import Role
 from rota.answers import TaskDetails
 from rota.api.auth import Acting, Viewing
+from rota.api.filters import IdFilter, SearchFilter, TypeFilter
 from rota.api.models import BulkAnswer, DeadLettersRequest, PageModel, TaskModel
 from rota.api.naming import identities_of
 from rota.api.paging import Cursor, Limit, page_shape
@@ -29,9 +30,9 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="dead letters")
 @router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
 async def list_dead_letters(
     service: Viewing,
-    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
-    user: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
-    search: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    type: TypeFilter = None,  # noqa: A002 - people's word
+    user: IdFilter = None,
+    search: SearchFilter = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:

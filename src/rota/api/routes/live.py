@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from rota.access import Role
 from rota.api.auth import Viewing, is_still_welcome
+from rota.api.models import NO_NUL
 from rota.api.routing import routes_for
 
 __all__ = ["EventStream", "router"]
@@ -57,7 +58,9 @@ async def follow_changes(
     request: Request,
     service: Viewing,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
-    after: Annotated[str | None, Query(max_length=64, description="The last id, where headers cannot be set.")] = None,
+    after: Annotated[
+        str | None, Query(max_length=64, pattern=NO_NUL, description="The last id, where headers cannot be set.")
+    ] = None,
 ) -> Response:
     """What changes, as it changes."""
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.models import PageModel
+from rota.api.models import NO_NUL, PageModel
 from rota.api.paging import Cursor, Limit
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
@@ -75,7 +75,9 @@ async def get_context(
 async def search_memory(
     service: Viewing,
     user_id: UserInPath,
-    text: Annotated[str, Query(min_length=1, max_length=10_000, description="What it should be about.")],
+    text: Annotated[
+        str, Query(min_length=1, max_length=10_000, pattern=NO_NUL, description="What it should be about.")
+    ],
     limit: Annotated[int, Query(ge=1, le=MAX_FOUND, description="At most so many.")] = 10,
 ) -> dict[str, Any]:
     """What a user has said, seen or read that is most similar to a text."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 
 from rota.access import Role
 from rota.api.auth import Viewing
+from rota.api.filters import IdFilter, KeyFilter, TypeFilter
 from rota.api.models import PageModel, RunModel
 from rota.api.naming import identity_of
 from rota.api.paging import Cursor, Limit, page_shape
@@ -23,10 +24,10 @@ router: Final[APIRouter] = routes_for(Role.VIEWER, tag="runs")
 @router.get("/runs", operation_id="list_runs", response_model=PageModel[RunModel])
 async def list_runs(
     service: Viewing,
-    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
-    key: Annotated[str | None, Query(min_length=1, max_length=2_400)] = None,
+    type: TypeFilter = None,  # noqa: A002 - people's word
+    key: KeyFilter = None,
     status: RunStatus | None = None,
-    user: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    user: IdFilter = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:

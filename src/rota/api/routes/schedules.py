@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from rota.access import Role
 from rota.answers import ScheduleInfo
 from rota.api.auth import Acting, Viewing
+from rota.api.filters import IdFilter, TypeFilter
 from rota.api.models import FiresModel, PageModel, PreviewRequest, ScheduleModel, ScheduleRequest
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
@@ -31,8 +32,8 @@ Fires = Annotated[int, Query(ge=0, le=MAX_FIRES, description="How many fires to 
 @router.get("/schedules", operation_id="list_schedules", response_model=PageModel[ScheduleModel])
 async def list_schedules(
     service: Viewing,
-    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
-    owner: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
+    type: TypeFilter = None,  # noqa: A002 - people's word
+    owner: IdFilter = None,
     status: TaskStatus | None = None,
     cursor: Cursor = None,
     limit: Limit = 50,

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from rota.access import Role
 from rota.answers import TaskDetails
 from rota.api.auth import Acting, Viewing
+from rota.api.filters import IdFilter, SearchFilter, TypeFilter
 from rota.api.models import (
     BulkAnswer,
     BulkRequest,
@@ -37,18 +38,16 @@ __all__ = ["acting", "carry_out", "router"]
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="tasks")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="tasks")
 
-Id = Annotated[str | None, Query(min_length=1, max_length=255)]
-
 
 @router.get("/tasks", operation_id="list_tasks", response_model=PageModel[TaskModel])
 async def list_tasks(
     service: Viewing,
-    type: Annotated[str | None, Query(pattern="^[a-z][a-z0-9_]*$", max_length=64)] = None,  # noqa: A002 - people's word
+    type: TypeFilter = None,  # noqa: A002 - people's word
     status: TaskStatus | None = None,
     without: Annotated[TaskStatus | None, Query(description="Leave out tasks in this state.")] = None,
-    user: Id = None,
-    owner: Id = None,
-    search: Annotated[str | None, Query(min_length=1, max_length=255, description="In the key or the user id.")] = None,
+    user: IdFilter = None,
+    owner: IdFilter = None,
+    search: SearchFilter = None,
     schedules: Annotated[bool, Query(description="Only those with a trigger of their own.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -120,7 +119,7 @@ async def carry_out(
     if dry_run or meant == []:
         changed, refused = 0, 0
     elif isinstance(meant, TaskQuery):
-        changed, refused = await operator.ask_all(event, meant)
+        changed, refused = await operator.ask_all(event, meant, agreed=None if expected is None else counted)
     else:
         changed, refused = await operator.ask_these(event, meant)
     return {

@@ -1,7 +1,7 @@
 """`POST /api/touch`: a user was active.
 
 This is the hot path of applications, not an operator's action: it leaves no entry in the audit log, and it works while
-the store is away (the touch waits on this host's disk).
+the store is away (the touch waits on this host's disk) and while the database with the tokens is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.errors import InvalidInput, UnknownTaskType
 
 __all__ = ["router"]
 
-router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity")
+router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity", through_outages=True)
 
 
 @router.post("/touch", operation_id="touch", response_model=TouchAnswer)

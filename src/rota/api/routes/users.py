@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -20,13 +21,15 @@ from rota.api.shapes import erasure_shape
 from rota.clock import isoformat
 from rota.core.task import RunRecord
 from rota.memory.person import Kept
+from rota.operator import Operator
 from rota.stores.base import Snapshot
 
-__all__ = ["router"]
+__all__ = ["exported", "router"]
 
 router: Final[APIRouter] = routes_for(Role.ADMIN, tag="users")
 
 NDJSON: Final = "application/x-ndjson"
+Known = Snapshot | RunRecord | Kept
 
 
 @router.get(
@@ -37,23 +40,27 @@ NDJSON: Final = "application/x-ndjson"
 )
 async def export_user(operator: Acting, user_id: UserInPath) -> StreamingResponse:
     """All that is known of a user: tasks, what is remembered of them, runs, and their memory."""
+    return await exported(operator, user_id)
+
+
+async def exported(operator: Operator, user_id: str, headers: Mapping[str, str] | None = None) -> StreamingResponse:
+    """All that is known of a user as a stream of lines."""
     items = operator.export_user(user_id)
     # The first one is fetched before the answer begins, so that a store that is away is an error and not an empty file.
     first = await anext(items, None)
-    return StreamingResponse(_lines(first, items), media_type=NDJSON)
+    return StreamingResponse(_lines(first, items), media_type=NDJSON, headers=headers)
 
 
-async def _lines(
-    first: Snapshot | RunRecord | Kept | None, items: AsyncIterator[Snapshot | RunRecord | Kept]
-) -> AsyncGenerator[bytes]:
-    if first is None:
-        return
-    yield _line(first)
-    async for item in items:
-        yield _line(item)
+async def _lines(first: Known | None, items: AsyncGenerator[Known]) -> AsyncGenerator[bytes]:
+    # Closed here: whoever hangs up must not leave it, and its entry in the audit log, to the garbage collector.
+    async with aclosing(items):
+        if first is not None:
+            yield _line(first)
+        async for item in items:
+            yield _line(item)
 
 
-def _line(item: Snapshot | RunRecord | Kept) -> bytes:
+def _line(item: Known) -> bytes:
     if isinstance(item, Kept):
         return msgspec.json.encode(item.to_dict()) + b"\n"
     if isinstance(item, RunRecord):

@@ -38,7 +38,7 @@ audit = Table(
     Column("via", Text, nullable=False),
     Column("action", Name, nullable=False),
     Column("target", Name, nullable=False),
-    # NULL: the action began, and what became of it is not known (the process died in it).
+    # NULL: the action began, and what became of it is not known (the process died in it, or the database went away).
     Column("outcome", Text),
     Column("before", Text),
     Column("after", Text),
