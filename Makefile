@@ -11,8 +11,8 @@ WORKERS ?= 2
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/run.stamp ## Set everything up and start the service: dashboard, API, worker
-	@$(BIN)/rota up
+run: $(VENV)/run.stamp ## Set everything up and start the service: dashboard, API, worker (ARGS="--port 8788")
+	@$(BIN)/rota up $(ARGS)
 
 demo: $(VENV)/run.stamp ## Watch Rota work: users, a killed worker, a cron job, a dead letter (20 seconds)
 	@$(BIN)/rota demo
@@ -56,13 +56,13 @@ format: $(VENV)/dev.stamp ## Format, and fix what the linter can fix
 conformance: $(VENV)/dev.stamp ## The store contract on every store
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/conformance tests/property/test_store_machine.py
 
-chaos: $(VENV)/dev.stamp ## Kill workers under load and count what was lost (nothing)
-	$(BIN)/python -m chaos
+chaos: $(VENV)/dev.stamp ## Kill workers under load and count what was lost, which is nothing (STORES="sqlite redis")
+	$(BIN)/python -m chaos $(STORES)
 
-bench: $(VENV)/dev.stamp ## Schedules and runs a second, on SQLite and PostgreSQL
-	$(BIN)/python -m bench
+bench: $(VENV)/dev.stamp ## Measure speed, beside other queues; takes long (PARTS="throughput service")
+	$(BIN)/python -m bench $(PARTS)
 
-docs: $(VENV)/dev.stamp ## Write the generated pages anew (the lifecycle's table and diagram)
+docs: $(VENV)/dev.stamp ## Write the generated pages anew: the lifecycle, the tables of settings
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove everything that was made here
@@ -85,7 +85,7 @@ venv-module:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Setting up Rota in $(VENV) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[mcp,postgres,redis]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python

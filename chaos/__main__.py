@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
 from chaos import scenarios
@@ -86,4 +87,10 @@ async def _storm(name: str, url: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    # Line by line, also into a pipe: each scenario takes a minute or two, and silence looks like a hang.
+    assert isinstance(sys.stdout, TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,9 @@ __all__ = ["Broken", "Freeze", "Kills", "Race", "freeze", "kills", "percentile",
 
 NOTE = TaskType(name="note", trigger_mode=TriggerMode.ONCE)
 HOLD = TaskType(name="hold", trigger_mode=TriggerMode.ONCE)
+
+PATIENCE = 120.0
+"""Seconds that anything may take, on a busy machine too."""
 
 
 class Broken(AssertionError):
@@ -118,15 +122,15 @@ async def _kill_round(
         await store.schedule([NewTask(task_type="hold", key=key) for key in keys])
         with Workers(url, folder, lease=lease) as processes:
             doomed = [processes.start(concurrency=1) for _ in range(victims)]
-            await until(lambda: _started(processes.log, victims), 60, processes)
+            await until(lambda: _started(processes.log, victims), PATIENCE, processes)
             processes.start(concurrency=victims)
-            await until(lambda: _instances(store, victims + 1), 60, processes)
+            await until(lambda: _instances(store, victims + 1), PATIENCE, processes)
             killed_at: dict[int, float] = {}
             for process in doomed:
                 await asyncio.sleep(luck.random())
                 processes.kill(process)
                 killed_at[process.pid] = time.time()
-            await until(lambda: _completed(store, keys), 60, processes)
+            await until(lambda: _completed(store, keys), PATIENCE, processes)
             await _check_lost_runs(store, keys)
             return _recoveries(processes.log, keys, killed_at)
     finally:
@@ -171,13 +175,13 @@ async def freeze(url: str, folder: Path, *, lease: str = "3s") -> Freeze:
         await store.schedule([NewTask(task_type="hold", key="frozen")])
         with Workers(url, folder, lease=lease) as processes:
             victim = processes.start(concurrency=1)
-            await until(lambda: _started(processes.log, 1), 60, processes)
+            await until(lambda: _started(processes.log, 1), PATIENCE, processes)
             processes.start(concurrency=1)
-            await until(lambda: _instances(store, 2), 60, processes)
+            await until(lambda: _instances(store, 2), PATIENCE, processes)
             processes.freeze(victim)
-            await until(lambda: _completed(store, ["frozen"]), 60, processes)
+            await until(lambda: _completed(store, ["frozen"]), PATIENCE, processes)
             processes.thaw(victim)
-            await until(lambda: _is_back(store), 60, processes)
+            await until(lambda: _is_back(store), PATIENCE, processes)
             runs = (await store.runs(RunQuery(task_type="hold", key="frozen"))).items
             return Freeze(
                 stale_runs=sum(run.status is RunStatus.LOST for run in runs),
@@ -204,5 +208,6 @@ async def until(condition: Callable[[], object], seconds: float, processes: Work
         if holds:
             return
         if time.monotonic() > deadline:
-            raise Broken(f"Not within {seconds:g} s. The workers said:\n{processes.said()}")
+            busy = f"a promise is broken, or this machine is too busy (load {os.getloadavg()[0]:.0f})"
+            raise Broken(f"Not within {seconds:g} s: {busy}. The workers said:\n{processes.said()}")
         await asyncio.sleep(0.05)

@@ -49,7 +49,8 @@ class Workers:
             process = subprocess.Popen(
                 [sys.executable, "-m", "rota.cli", *worker],
                 env=self._environment,
-                cwd=ROOT,
+                # Their spool and their database are files of the working directory: not of the project's.
+                cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

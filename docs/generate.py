@@ -123,8 +123,99 @@ In the environment a path is written in capitals with two underscores between it
 """
 
 
+ABOUT: Mapping[str, str] = {
+    "store": "where tasks, schedules and runs are kept",
+    "database": "where tokens, the audit log, alerts and memory are kept; the store's, if that is SQL",
+    "bus": "where events go; nothing sends any yet",
+    "spool": "the file that keeps activity while a shared store is away: `rota-spool.db` for those, or `off`",
+    "timezone": "the zone of schedules that name none; else `TIMEZONE` or `TZ`",
+    "lease": "how long a task stays with a worker that says nothing more",
+    "sweep_interval": "how often lost leases are looked for",
+    "scheduler.enabled": "false: this process runs nothing, and touches answer `disabled`",
+    "scheduler.executor.check_interval": "the longest pause between two looks at the queue; events wake it earlier",
+    "scheduler.executor.max_concurrent": "how many tasks run at once in this process",
+    "server.host": "the address to listen on; another than loopback needs access tokens",
+    "server.port": "the port; 0 takes any that is free",
+    "server.base_path": "the path under which a proxy shows the service, like `/rota`",
+    "server.allowed_hosts": "the names that clients may call the service by",
+    "server.token_file": "where the first token is written",
+    "server.hide_payloads": "whether the dashboard shows no payloads, to anybody",
+    "alerts.enabled": "whether the rules are looked at here",
+    "alerts.check_interval": "how often",
+    "alerts.defaults": "whether the rules that come with Rota hold beside yours",
+    "webhooks.allow_private": "whether webhooks may call addresses of the own network",
+    "webhooks.allow_http": "whether webhooks may do without TLS",
+    "memory.anonymous": "what becomes of a push without a user: kept for `default`, or `reject`",
+    "memory.settling": "what is younger than this is not compressed yet",
+    "memory.embedder": "what turns text into vectors: `hashing` or `sentence-transformers`",
+    "memory.model": "the model of `sentence-transformers`",
+    "memory.merge": "who merges notes that say the same: `rules` or `llm`",
+    "memory.llm_url": "the OpenAI-compatible server that is asked to merge",
+    "memory.llm_model": "its model",
+    "memory.llm_key": "its key",
+    "agents.groups_dir": "the folder with a folder for each group",
+    "agents.isolation": "`container`, `bubblewrap`, `process`, or `auto`: the strongest that works here",
+    "agents.require": "whether agents stay away rather than run in a weaker isolation",
+    "agents.timezone": "the zone of groups that name none",
+    "agents.command": "the program that is the agent, with its arguments",
+    "agents.hears": "what it gets on stdin: all of it as `json`, or the prompt as `text`",
+    "agents.speaks": "what it prints: `json`, or the answer as `text`",
+    "agents.pass_on": "the variables of the environment that it may see",
+    "agents.read_only": "the paths that it may read beside its folder",
+    "agents.mcp_url": "where a run reaches the MCP server; it then gets a token of its own",
+    "agents.image": "the image for `container`",
+    "agents.engine": "the program for `container`: docker, podman or container",
+    "agents.timeout": "how long a run may take",
+    "agents.concurrency": "how many agents run at once in this process",
+    "agents.max_failures": "a schedule that fails so often in a row is paused; 0 for never",
+    "agents.approval": "which schedules made by agents wait for a person: `all`, `untrusted`, `none`",
+    "agents.max_schedules": "how many schedules a group's agents may have",
+    "agents.min_interval": "how close together the fires of an agent's schedule may be",
+    "agents.max_life": "how long an agent's schedule lives at most",
+    "scheduler.user_key_config.use_user_id": "always true: upkeep is of somebody",
+    "scheduler.user_key_config.use_device_id": "whether each device of a user has tasks of its own",
+    "scheduler.user_key_config.use_agent_id": "whether each agent of a user has tasks of its own",
+    "scheduler.user_key_config.default_device_id": "the device of activity that names none",
+    "scheduler.user_key_config.default_agent_id": "the agent of activity that names none",
+}
+"""What each setting of the process is for."""
+
+ABOUT_TYPE: Mapping[str, str] = {
+    "enabled": "false: takes no work on and does none",
+    "description": "a sentence for people",
+    "trigger_mode": "what makes it due: `user_activity`, `periodic`, `cron`, `interval`, `once`, `after`",
+    "interval": "from activity to the run, or from run to run",
+    "cron": "five fields, or six with seconds in front",
+    "timezone": "the zone of `cron`",
+    "after": "the types that must have completed for the same key",
+    "timeout": "a run is ended after this",
+    "task_ttl": "how long a finished task is kept",
+    "dead_ttl": "how long a dead letter is kept",
+    "max_retries": "how often a failed run is tried again; so many failed tasks in a row open the breaker",
+    "mode": "`delay`: from the first activity; `debounce`: from the last",
+    "max_wait": "`debounce` waits no longer than this after the first",
+    "cooldown": "activity within `interval` of the last run: `skip` it, or `defer` it to the end of the interval",
+    "on_busy": "activity during a run: `rerun` once more, or `ignore`",
+    "priority": "0 to 10; higher goes first",
+    "aging": "how much earlier one level of priority lets a task go",
+    "max_pending": "beyond so many, touches answer `full`",
+    "concurrency": "how many run at once in a process",
+    "rate_limit": "`{rate, burst}`: starts a second over all instances",
+    "misfire": "of several due fires: the `latest` runs; `all` run, 24 at most; `skip`: the latest, the others skipped",
+    "overlap": "a fire during a run: `skip` it or `queue` one",
+    "jitter": "fires are spread over this, the same way every time",
+    "grace": "a fire that is later than this is skipped, not run",
+    "run_on_start": "whether a periodic type runs once when it is first known",
+    "retry.base": "the pause before the first retry; a random share of it",
+    "retry.factor": "how much longer each next one is",
+    "retry.max": "and no longer than this",
+    "version": "settings with a lower one never replace those of a higher one",
+}
+"""The same for those of a task type."""
+
+
 def configuration() -> str:
-    """Every setting with its default."""
+    """Every setting with its default and its meaning."""
     sample = Config(
         tasks={"<name>": TaskType(name="<name>")},
         alert_rules={"<name>": AlertRule(name="<name>", kind=AlertKind.DEAD_LETTERS)},
@@ -139,11 +230,11 @@ def configuration() -> str:
             CONFIGURATION,
             "## The process",
             "",
-            *_defaults(process),
+            *_defaults(process, ABOUT),
             "",
             "## A task type (`scheduler.tasks.<name>.*`)",
             "",
-            *_defaults(_below(rows, "scheduler.tasks.<name>.")),
+            *_defaults(_below(rows, "scheduler.tasks.<name>."), ABOUT_TYPE),
             "",
             "## An alert rule (`alerts.rules.<name>.*`) and a sink (`alerts.sinks.<name>.*`)",
             "",
@@ -161,8 +252,14 @@ def _below(rows: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
     return [(name.removeprefix(path), value) for name, value in rows if name.startswith(path)]
 
 
-def _defaults(rows: list[tuple[str, str]]) -> list[str]:
-    return ["| setting | default |", "|---|---|", *(f"| `{path}` | {value or '-'} |" for path, value in rows)]
+def _defaults(rows: list[tuple[str, str]], about: Mapping[str, str] | None = None) -> list[str]:
+    """A table of settings. With `about` every one of them must be said something about."""
+    if about is None:
+        return ["| setting | default |", "|---|---|", *(f"| `{path}` | {value or '-'} |" for path, value in rows)]
+    unsaid = [path for path, _ in rows if path not in about]
+    assert not unsaid, f"Say in docs/generate.py what these are for: {', '.join(unsaid)}"
+    lines = [f"| `{path}` | {value or '-'} | {about[path]} |" for path, value in rows]
+    return ["| setting | default | what it is for |", "|---|---|---|", *lines]
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {

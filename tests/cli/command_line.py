@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
 
-__all__ = ["CallRota", "Said", "claim", "dead_letter", "serving", "until", "with_store"]
+__all__ = ["CallRota", "Said", "claim", "dead_letter", "serving", "with_store"]
 
 T = TypeVar("T")
 
@@ -97,11 +96,3 @@ def serving(*arguments: str) -> Generator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
-        time.sleep(0.05)

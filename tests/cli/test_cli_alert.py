@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import CallRota, dead_letter, serving, until
+from command_line import CallRota, dead_letter, serving
+
+from rota.testing.waiting import until_blocking
 
 RULES = """
 alerts:
@@ -36,7 +38,7 @@ def test_what_the_service_finds_is_listed(rota: CallRota, tmp_path: Path, comman
     (tmp_path / "project.py").write_text("from rota import Rota\napp = Rota()")
     dead_letter("export")
     with serving(*command.split(), "--json"):
-        until(lambda: rota("alert", "ls", "--json").json["items"] != [], "it fires")
+        until_blocking(lambda: rota("alert", "ls", "--json").json["items"] != [], "it fires")
 
     (firing,) = rota("alert", "ls", "--json").json["items"]
     assert (firing["rule"], firing["subject"]) == ("letters", "export")

@@ -11,6 +11,23 @@ import pytest
 from command_line import CallRota
 
 from rota.cli import invocation
+from rota.cli.exits import ExitCode, exit_code_of
+from rota.errors import (
+    CountChanged,
+    IllegalTransition,
+    InvalidInput,
+    LeaseLost,
+    NotAllowed,
+    RotaError,
+    RunnerUnavailable,
+    StoreError,
+    UnknownGroup,
+    UnknownRun,
+    UnknownTask,
+    UnknownTaskType,
+    UnknownToken,
+    WebhookFailed,
+)
 
 ROTA = [sys.executable, "-m", "rota.cli"]
 
@@ -167,6 +184,23 @@ def test_a_missing_server_is_3(rota: CallRota, command: str) -> None:
     assert said.out == ""
     assert said.error["code"] == "store_unavailable"
     assert "127.0.0.1:1" in said.error["message"]
+    assert "rota doctor" in said.error["message"], "a driver says what is wrong, and not what to do"
+
+
+def test_every_error_has_an_exit_code_of_its_own_kind() -> None:
+    """1 is for what nobody expected; a new error that is not looked at here would get it by accident."""
+    unknown = (UnknownTaskType(""), UnknownTask(""), UnknownRun(""), UnknownToken(""), UnknownGroup(""))
+    expected: dict[ExitCode, tuple[RotaError, ...]] = {
+        ExitCode.BAD_INPUT: (InvalidInput(""), RunnerUnavailable(""), *unknown),
+        ExitCode.STORE_UNAVAILABLE: (StoreError(""),),
+        ExitCode.REFUSED: (NotAllowed(""), CountChanged("", 1), IllegalTransition(""), LeaseLost("")),
+        ExitCode.FAILED: (WebhookFailed(""),),
+    }
+
+    for code, errors in expected.items():
+        assert {exit_code_of(error) for error in errors} == {code}
+    looked_at = {type(error) for errors in expected.values() for error in errors}
+    assert looked_at == {kind for kind in RotaError.__subclasses__() if kind.__module__ == "rota.errors"}
 
 
 def test_a_broken_pipe_is_no_traceback() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import typer
 from command_line import CallRota, dead_letter, with_store
@@ -95,6 +97,27 @@ def test_a_terminal_is_asked_first(rota: CallRota, monkeypatch: pytest.MonkeyPat
     assert questions == ["Cancel 5 tasks?"]
     assert rota("task", "cancel", "--all", "--type", "mail", "--yes").out == "5 tasks cancelled.\n"
     assert len(questions) == 1
+
+
+def test_what_a_person_agreed_to_is_all_that_is_done(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def one_more(store: Store) -> None:
+        await store.schedule([NewTask(task_type="mail", key="late")])
+
+    def yes(question: str, **_: object) -> bool:
+        # While somebody reads the question; on a thread, because there is an event loop on this one.
+        meddling = threading.Thread(target=with_store, args=(one_more,))
+        meddling.start()
+        meddling.join()
+        return True
+
+    monkeypatch.setattr("rota.cli.bulk.is_person", lambda: True)
+    monkeypatch.setattr(typer, "confirm", yes)
+
+    said = rota("task", "cancel", "--all", "--type", "mail")
+
+    assert said.code != 0
+    assert "5 tasks were confirmed, but 6 match now. Nothing was changed" in said.err
+    assert in_state(TaskStatus.CANCELLED) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from rota.cli.demo_view import Picture, Snapshot
 from rota.core.outcome import Answer
 from rota.core.task import RunRecord, RunStatus
 from rota.stores.base import Beat, Counts, Instance
+from rota.testing.waiting import until_blocking
 
 ROTA = [sys.executable, "-m", "rota.cli"]
 
@@ -105,10 +105,7 @@ def test_workers_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
     process.kill()
     process.communicate()
 
-    deadline = time.monotonic() + 10
-    while workers_of(str(tmp_path)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until_blocking(lambda: not workers_of(str(tmp_path)), "its workers have ended")
 
 
 def facts(**changed: object) -> Facts:

@@ -133,3 +133,40 @@ def test_a_clock_that_is_off(monkeypatch: pytest.MonkeyPatch, rota: CallRota) ->
     assert found["status"] == "warning"
     assert "1m" in found["detail"]
     assert "behind the store" in found["detail"]
+
+
+# --- a database beside the store --------------------------------------------------------------------------------------
+
+
+def test_a_database_of_its_own_is_looked_at_too(
+    rota: CallRota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tokens and the audit log lie there: a service whose store is well may still be unable to start."""
+    rota("task", "ls")
+    assert "database" not in checks(rota)
+
+    monkeypatch.setenv("ROTA_DATABASE", "postgresql://127.0.0.1:1/x")
+    missing = checks(rota, code=1)["database"]
+    monkeypatch.setenv("ROTA_DATABASE", f"sqlite:///{tmp_path}/other.db")
+    new = checks(rota)["database"]
+
+    assert (missing["status"], new["status"]) == ("error", "ok")
+    assert "ROTA_DATABASE" in missing["advice"]
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_what_is_wrong_with_the_configuration_is_one_line_each(rota: CallRota, tmp_path: Path) -> None:
+    (tmp_path / "rota.yaml").write_text("leese: 10s\nsweep: 1s\n")
+
+    said = rota("doctor")
+
+    assert said.code == 1
+    assert "\\n" not in said.out
+    assert any(line.startswith("- leese is '10s'") for line in said.out.splitlines())
+    assert any(line.startswith("- sweep is '1s'") for line in said.out.splitlines())
+
+
+def test_a_warning_is_said_once(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_SPEED", "11")
+
+    assert rota("doctor").out.count("ROTA_SPEED") == 1

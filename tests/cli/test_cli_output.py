@@ -43,3 +43,28 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert "[red]u1" in said
     assert "2020-01-01T00:00:00Z (" in said
     assert "ago)" in said
+
+
+@pytest.mark.parametrize(("columns", "is_exact"), [(80, True), (24, False)])
+def test_a_narrow_terminal_says_only_how_far_away_an_instant_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, is_exact: bool
+) -> None:
+    """A row that is folded over three lines is no row."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    Output(as_json=False).page(
+        [{"key": "u1", "due_at": "2020-01-01T00:00:00.000Z"}],
+        [Column("KEY", "key"), Column("DUE", "due_at")],
+        empty="nothing",
+    )
+
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "u1" in line]
+    assert row.rstrip().endswith("ago)" if is_exact else "ago")
+    assert ("2020-01-01T00:00:00Z" in row) == is_exact
+
+
+def test_a_pipe_has_the_instant_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=False).page([{"at": "2020-01-01T00:00:00.123Z"}], [Column("AT", "at")], empty="nothing")
+
+    assert capsys.readouterr().out.splitlines() == ["AT", "2020-01-01T00:00:00.123Z"]

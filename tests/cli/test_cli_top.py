@@ -15,12 +15,12 @@ from io import StringIO
 
 import pytest
 from command_line import CallRota, claim, dead_letter, with_store
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from rota.answers import RunInfo
-from rota.cli.top_view import Look, frame, sparkline
+from rota.cli.top_view import MOST_TROUBLE, Look, frame, sparkline
 from rota.clock import MINUTE
 from rota.core.task import RunStatus
 from rota.overview import InstanceView, MinuteView, Overview, TypeView
@@ -111,6 +111,19 @@ def a_run(key: str, error: str) -> RunInfo:
     )
 
 
+NOTHING = Overview(
+    now=NOW,
+    minutes=1,
+    per_minute=(MinuteView(NOW, 0, 0, 0, None, None),),
+    types=(),
+    instances=(),
+    reasons={},
+    late_p50_ms=None,
+    late_p99_ms=None,
+)
+A_LOOK = Look("sqlite:///rota.db", NOTHING, ())
+
+
 def drawn(look: Look, width: int, height: int | None = None) -> list[str]:
     console = Console(file=StringIO(), width=width, color_system=None, legacy_windows=False)
     console.print(frame(look, width=width, height=height))
@@ -119,14 +132,38 @@ def drawn(look: Look, width: int, height: int | None = None) -> list[str]:
     return file.getvalue().splitlines()
 
 
+@settings(deadline=None)
 @given(looks(), st.integers(40, 200), st.integers(14, 60))
 def test_a_frame_fits_and_cannot_be_broken_by_an_id(look: Look, width: int, height: int) -> None:
     lines = drawn(look, width, height)
 
-    # What is wrong may need more than one line; everything else is cut to the terminal.
-    room = height if look.trouble is None else height + 40
-    assert len(lines) <= room
+    # A very small terminal cannot show everything beside what is wrong; what is below its edge is not drawn.
+    assert len(lines) <= max(height, 14 + (0 if look.trouble is None else MOST_TROUBLE))
     assert all(line.isprintable() for line in lines)
+
+
+def test_what_to_do_about_a_trouble_is_not_cut_off() -> None:
+    trouble = (
+        "The store redis://127.0.0.1:6379/0 cannot be used right now: connect call failed. `rota doctor` looks closer."
+    )
+    lines = drawn(A_LOOK.with_trouble(trouble), 60, 24)
+    assert "looks closer." in "\n".join(lines)
+    assert lines[-1].startswith("q quit")
+
+
+@settings(deadline=None)
+@given(looks(), st.integers(50, 200))
+def test_what_became_of_a_run_is_shown_whole_however_long_its_key_is(look: Look, width: int) -> None:
+    lines = drawn(look, width)
+
+    rows = lines[next(number for number, line in enumerate(lines) if line.startswith("LATEST")) :][1:]
+    assert len(rows) == len(look.runs)
+    for row in rows:
+        assert " error " in row
+        assert "now" in row or "ago" in row
+    (heading,) = [line for line in lines if line.startswith("TYPE")]
+    for word in ("PENDING", "RUNNING", "FAILED"):
+        assert word in heading
 
 
 @given(st.lists(counts, max_size=60))
@@ -178,14 +215,14 @@ def test_a_missing_server_is_3(rota: CallRota) -> None:
 class Terminal:
     """`rota top` in a terminal of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, term: str = "xterm") -> None:
         self.master, follower = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rota.cli", "top"],
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+            env={**os.environ, "TERM": term, "COLUMNS": "80", "LINES": "24"},
             start_new_session=True,
         )
         os.close(follower)
@@ -226,6 +263,18 @@ def test_live_in_a_terminal(rota: CallRota) -> None:
         terminal.type("q")
         terminal.read_until("\x1b[?1049l")
         assert terminal.process.wait(60) == 0
+    finally:
+        terminal.close()
+
+
+def test_a_terminal_that_cannot_be_drawn_on_gets_one_picture(rota: CallRota) -> None:
+    dead_letter("export")
+    terminal = Terminal(term="dumb")
+    try:
+        terminal.read_until("LATEST RUNS")
+        assert terminal.process.wait(60) == 0
+        assert "\x1b" not in terminal.seen
+        assert "1 dead letters" in terminal.seen
     finally:
         terminal.close()
 

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -21,15 +20,11 @@ from starlette.testclient import TestClient
 from rota import Rota
 from rota.errors import InvalidConfig
 from rota.integrations.fastapi import RotaLifespan, get_rota, mount
+from rota.stores.memory import MemoryStore
+from rota.testing import FaultyStore
+from rota.testing.waiting import until_blocking
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fastapi_app" / "main.py"
-
-
-def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
-        time.sleep(0.05)
 
 
 def chat(rota: Rota, *, worker: bool = True) -> FastAPI:
@@ -58,11 +53,28 @@ def local(api: FastAPI) -> TestClient:
     return TestClient(api, base_url="http://localhost")
 
 
+def test_an_application_starts_while_the_store_is_away(tmp_path: Path) -> None:
+    """It takes what its users do, and works when the store is there."""
+    store = FaultyStore(MemoryStore())
+    rota = Rota({"spool": str(tmp_path / "spool.db"), "database": f"sqlite:///{tmp_path}/rota.db"}, store=store)
+    api = chat(rota)
+    mount(api, rota, "/rota", token_file=tmp_path / "rota.token")
+    with store.down():
+        client = local(api)
+        client.__enter__()
+        assert client.post("/messages?user=ada").json() == {"upkeep": "spooled"}
+        assert client.get("/rota/readyz").status_code == 503
+    until_blocking(rota.is_running, "the store was found")
+    until_blocking(lambda: client.get("/runs").json() == ["kept ada"], "the upkeep was done")
+    client.__exit__(None, None, None)
+    assert not rota.is_running()
+
+
 def test_the_lifespan_connects_and_works(sqlite_url: str) -> None:
     rota = Rota(sqlite_url)
     with local(chat(rota)) as client:
         assert client.post("/messages?user=ada").json() == {"upkeep": "created"}
-        until(lambda: client.get("/runs").json() == ["kept ada"], "the upkeep was done")
+        until_blocking(lambda: client.get("/runs").json() == ["kept ada"], "the upkeep was done")
         assert rota.is_running()
 
     assert not rota.is_running()
@@ -164,11 +176,11 @@ def test_the_example(tmp_path: Path) -> None:
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            until(lambda: answers(client), "it is up")
+            until_blocking(lambda: answers(client), "it is up")
             for text in ("hello", "good night"):
                 said = client.post("/messages?user=ada", content=text, headers={"content-type": "text/plain"}).json()
                 assert said["answer"] == f"You said: {text}"
-            until(lambda: client.get("/memories/ada").json()["memory"] is not None, "the memory was summed up")
+            until_blocking(lambda: client.get("/memories/ada").json()["memory"] is not None, "the memory was summed up")
             assert client.get("/memories/ada").json()["memory"] == "ada has said 2 things, last: good night"
             secret = (tmp_path / "chat.token").read_text().strip()
             bearer = {"Authorization": f"Bearer {secret}"}

@@ -16,7 +16,7 @@ from rota.stores.base import TaskQuery
 if TYPE_CHECKING:
     from rota.operator import Counted
 
-__all__ = ["AllOption", "DryRunOption", "YesOption", "act_on_all", "is_agreed", "is_person"]
+__all__ = ["AllOption", "DryRunOption", "YesOption", "act_on_all", "bound_by", "is_agreed", "is_person"]
 
 AllOption = Annotated[bool, typer.Option("--all", help="Every task that matches the other options.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -44,7 +44,7 @@ async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, ye
     if counted.count and not is_agreed(_QUESTIONS[event].format(many), yes=yes):
         cli.output.one(asked, "Nothing was changed.")
         return
-    done = await desk.operator.ask_all(event, query)
+    done = await desk.operator.ask_all(event, query, agreed=bound_by(counted, yes=yes))
     left = f" {done.refused} left alone: their state does not allow it." if done.refused else ""
     changed = "1 task" if done.changed == 1 else f"{done.changed:,} tasks"
     cli.output.one({**asked, **done._asdict()}, f"{changed} {fate}.{left}")
@@ -53,6 +53,11 @@ async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, ye
 def is_agreed(question: str, *, yes: bool) -> bool:
     """Whether to go on: a person is asked unless they have said yes already."""
     return yes or not is_person() or typer.confirm(question, err=True)
+
+
+def bound_by(counted: Counted | None, *, yes: bool) -> Counted | None:
+    """The number that a person was asked about, which binds; whoever was not asked wants all that match."""
+    return None if yes or not is_person() else counted
 
 
 def is_person() -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rota.answers import TaskDetails
-from rota.cli.bulk import DryRunOption, YesOption, is_agreed
+from rota.cli.bulk import DryRunOption, YesOption, bound_by, is_agreed
 from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
@@ -17,6 +17,9 @@ from rota.core.task import Event, Identity, TaskStatus
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
 from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Store, TaskQuery
+
+if TYPE_CHECKING:
+    from rota.operator import Counted
 
 __all__ = ["ls", "purge", "redrive"]
 
@@ -96,14 +99,15 @@ async def _bulk(
         if task_type is not None:
             await known_type(cli, desk.store, task_type)
         chosen = None if every else await _chosen(cli, desk.store, targets, task_type)
-        count = (await desk.operator.count(query)).count if chosen is None else len(chosen)
+        counted = await desk.operator.count(query) if chosen is None else None
+        count = len(chosen or ()) if counted is None else counted.count
         if dry_run:
             cli.output.one({"matching": count, done: 0}, f"{_letters(count)} would be {done}.")
             return
         if count and not is_agreed(question.format(_letters(count)), yes=yes):
             cli.output.one({"matching": count, done: 0}, "Nothing was changed.")
             return
-        changed = await _carry_out(desk, event, query if chosen is None else chosen)
+        changed = await _carry_out(desk, event, query if chosen is None else chosen, bound_by(counted, yes=yes))
     cli.output.one({"matching": count, done: changed}, f"{_letters(changed)} {done}.")
 
 
@@ -133,10 +137,10 @@ def _letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
-async def _carry_out(desk: Desk, event: Event, chosen: TaskQuery | list[Identity]) -> int:
+async def _carry_out(desk: Desk, event: Event, chosen: TaskQuery | list[Identity], agreed: Counted | None) -> int:
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
     if isinstance(chosen, TaskQuery):
-        return (await desk.operator.ask_all(event, chosen)).changed
+        return (await desk.operator.ask_all(event, chosen, agreed=agreed)).changed
     changed = 0
     for start in range(0, len(chosen), MAX_PAGE):
         changed += (await desk.operator.ask_these(event, chosen[start : start + MAX_PAGE])).changed

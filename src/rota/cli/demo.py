@@ -16,7 +16,7 @@ from urllib.parse import quote
 import typer
 
 from rota.cli.exits import ExitCode
-from rota.cli.invocation import Cli
+from rota.cli.invocation import Cli, program_name
 from rota.clock import SECOND, SystemClock
 from rota.errors import InvalidInput
 
@@ -155,12 +155,13 @@ def _lines(facts: Facts, keep: Path | None, seconds: float) -> Iterator[str]:
     yield f"  {facts.dead_letters} dead letter: {facts.dead_error}"
     yield ""
     yield "Try next:"
+    program = program_name()
     if keep is None:
-        yield "  rota demo --keep demo.db                # the same, and look around in it afterwards"
-        yield "  rota schedule explain '0 9 * * 1-5' --tz Asia/Shanghai"
-        yield "  rota doctor"
+        yield f"  {program} demo --keep demo.db                # the same, and look around in it afterwards"
+        yield f"  {program} schedule explain '0 9 * * 1-5' --tz Asia/Shanghai"
+        yield f"  {program} up                                 # the service, with its dashboard"
     else:
         url = f"sqlite:///{quote(str(keep))}"
-        yield f"  rota run ls --store {url}"
-        yield f"  rota dlq ls --store {url}"
-        yield f"  rota type ls --store {url}"
+        yield f"  {program} run ls --store {url}"
+        yield f"  {program} dlq ls --store {url}"
+        yield f"  {program} up --store {url}"

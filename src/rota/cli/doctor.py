@@ -33,6 +33,9 @@ WAL_FIXED: Final = (3, 51, 3)
 SLOW_ROUND_TRIP: Final[Millis] = 100
 CLOCK_TOLERANCE: Final[Millis] = 5 * SECOND
 
+_SET_BY: Final = {"store": "--store URL or `store`", "database": "`database` (ROTA_DATABASE)"}
+"""Where somebody says which store and which database to use."""
+
 _COLUMNS: Final = (Column("CHECK", "check"), Column("STATUS", "status"), Column("DETAIL", "detail"))
 
 
@@ -56,6 +59,8 @@ async def doctor(cli: Cli) -> None:
     else:
         findings += _config(cli, config)
         findings += [finding async for finding in _store(config.store_url)]
+        if config.database_url != config.store_url:
+            findings.append(await _database(config.database_url))
     _report(cli, findings)
 
 
@@ -64,10 +69,15 @@ def _report(cli: Cli, findings: list[Finding]) -> None:
     if cli.output.as_json:
         cli.output.one({"ok": healthy, "checks": [asdict(finding) for finding in findings]})
     else:
-        cli.output.page([asdict(finding) for finding in findings], _COLUMNS, empty="")
+        # A table has room for one line of each; the rest of a long one stands below it.
+        rows = [asdict(finding) | {"detail": finding.detail.partition("\n")[0]} for finding in findings]
+        cli.output.page(rows, _COLUMNS, empty="")
         for finding in findings:
             if finding.advice:
                 cli.output.say(f"{finding.status}: {finding.check}: {finding.advice}")
+            _, more, rest = finding.detail.partition("\n")
+            if more:
+                cli.output.say(rest)
         cli.output.say("All is well." if healthy else "Something is wrong; see above.")
     if not healthy:
         raise typer.Exit(ExitCode.FAILED)
@@ -82,7 +92,7 @@ def _config(cli: Cli, config: Config) -> Iterator[Finding]:
     where = str(named) if named else "rota.yaml" if Path("rota.yaml").exists() else "no file: defaults and environment"
     yield Finding("config", "ok", f"{where}; {len(config.tasks)} task types")
     for warning in config.warnings:
-        yield Finding("config", "warning", warning, warning)
+        yield Finding("config", "warning", warning)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------
@@ -93,7 +103,7 @@ async def _store(url: str) -> AsyncIterator[Finding]:
     if file is not None:
         yield _sqlite_version()
         if not file.exists():
-            yield _absent(file)
+            yield _absent(file, "store")
             return
     if scheme_of(url).startswith(("redis", "unix")):
         for finding in await _redis(url):
@@ -104,7 +114,7 @@ async def _store(url: str) -> AsyncIterator[Finding]:
         store = open_store(url)
         await store.open()
     except RotaError as error:
-        yield _unusable(url, error)
+        yield _unusable(error, "store")
         return
     try:
         yield Finding("store", "ok", masked(url))
@@ -123,21 +133,37 @@ async def _redis(url: str) -> list[Finding]:
     return await asyncio.to_thread(examine, url)
 
 
-def _unusable(url: str, error: RotaError) -> Finding:
+async def _database(url: str) -> Finding:
+    """Tokens, the audit log, alerts and memory lie there, also when the store is another."""
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        return _absent(file, "database")
+    from rota.database import Database
+
+    try:
+        database = Database(url)
+        await database.open()
+    except RotaError as error:
+        return _unusable(error, "database")
+    await database.close()
+    return Finding("database", "ok", masked(url))
+
+
+def _unusable(error: RotaError, what: str) -> Finding:
     if isinstance(error, SchemaMismatch):
-        return Finding("schema", "error", str(error), "Upgrade Rota, or use another store.")
+        return Finding("schema", "error", str(error), f"Upgrade Rota, or use another {what}.")
     detail = " ".join(str(error).split())
-    return Finding("store", "error", detail, "Start the server, or correct `store` (--store URL).")
+    return Finding(what, "error", detail, f"Start the server, or correct the URL: {_SET_BY[what]}.")
 
 
-def _absent(file: Path) -> Finding:
+def _absent(file: Path, what: str) -> Finding:
     """The file is made when something is first written; a doctor who leaves one behind would be no help."""
     folder = file.absolute().parent
     if not folder.is_dir():
-        return Finding("store", "error", f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
+        return Finding(what, "error", f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
-        return Finding("store", "error", f"The folder {folder} is not writable.", "Allow it, or use another --store.")
-    return Finding("store", "ok", f"{file} does not exist yet; the first worker or command makes it")
+        return Finding(what, "error", f"The folder {folder} is not writable.", f"Allow it, or use {_SET_BY[what]}.")
+    return Finding(what, "ok", f"{file} does not exist yet; the first worker or command makes it")
 
 
 def _sqlite_version() -> Finding:

@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from rota.cli.collection import no_collection
 from rota.cli.exits import ExitCode, exit_code_of
 from rota.cli.output import printable_lines, write_json
-from rota.errors import RotaError
+from rota.errors import RotaError, StoreUnavailable
 
 __all__ = ["main"]
 
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(given, "interrupted", "Interrupted.", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         return _reader_gone()
+    except StoreUnavailable as error:
+        return _report(given, error.code, _with_a_way_on(given, error), exit_code_of(error))
     except RotaError as error:
         return _report(given, error.code, str(error), exit_code_of(error))
     except Exception as error:
@@ -72,6 +74,13 @@ def _wrong_usage(given: list[str], error: _UsageError) -> int:
     path: object = getattr(context, "command_path", "rota")
     sentence = message if message.endswith((".", "?")) else f"{message}."
     return _report(given, "usage", f"{sentence} See '{path} --help'.", ExitCode.BAD_INPUT)
+
+
+def _with_a_way_on(given: list[str], error: StoreUnavailable) -> str:
+    """The driver says what is wrong, and not what to do about it."""
+    message = str(error).rstrip()
+    sentence = message if message.endswith((".", "?", "!")) else f"{message}."
+    return sentence if "doctor" in given else f"{sentence} Is it there, and may it be used? `rota doctor` looks closer."
 
 
 def _surprise(given: list[str], error: Exception) -> int:

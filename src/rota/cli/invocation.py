@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from rota.app import Rota
     from rota.operator import Operator
 
-__all__ = ["Cli", "Desk", "Options", "command", "group", "sqlite_file"]
+__all__ = ["Cli", "Desk", "Options", "command", "group", "program_name", "sqlite_file"]
 
 _P = ParamSpec("_P")
 _Outcome = TypeVar("_Outcome", bound="Coroutine[object, object, None] | None")
@@ -130,6 +133,18 @@ def _bare(config: Config) -> Config:
     """
     sources = MappingProxyType({**config.sources, "spool": "the command line"})
     return replace(config, tasks=MappingProxyType({}), spool_path=None, warnings=(), sources=sources)
+
+
+def program_name() -> str:
+    """How this program is called from where it was called: for commands that are shown to be tried."""
+    name = Path(sys.argv[0])
+    if name.name == "__main__.py":
+        return "python -m rota.cli"
+    found = shutil.which("rota")
+    if found is not None and Path(found).resolve() == name.resolve():
+        return "rota"
+    near = os.path.relpath(name)
+    return shlex.quote(str(name) if near.startswith(os.pardir) else near)
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -26,7 +26,8 @@ def _processors(*, as_json: bool) -> list[Processor]:
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # A person has no use for the microseconds, and the line is long enough.
+        structlog.processors.TimeStamper(fmt="iso" if as_json else "%Y-%m-%dT%H:%M:%SZ", utc=True),
     ]
     if as_json:
         return [*processors, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

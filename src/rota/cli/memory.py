@@ -25,6 +25,8 @@ __all__ = ["compress", "ls", "push", "search", "stats"]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", help="The user's device.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", metavar="ID", help="The user's agent.")]
+OnlyDeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", help="Only of this device.")]
+OnlyAgentOption = Annotated[str | None, typer.Option("--agent", metavar="ID", help="Only of this agent.")]
 
 _COLUMNS: Final = (
     Column("ID", "id"),
@@ -191,7 +193,9 @@ async def search(
     cli.output.page(rows, _FOUND, empty=f"Nothing is kept of {user_id!r} that could be compared.")
 
 
-async def compress(cli: Cli, user_id: UserArgument, device: DeviceOption = None, agent: AgentOption = None) -> None:
+async def compress(
+    cli: Cli, user_id: UserArgument, device: OnlyDeviceOption = None, agent: OnlyAgentOption = None
+) -> None:
     """Compress what has settled of a user's memory, here and now. What is younger than five minutes has not."""
     async with _memories(cli) as (desk, _):
         done = await desk.operator.compress_memory(user_id, device, agent)

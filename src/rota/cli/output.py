@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
 from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
@@ -12,6 +13,8 @@ from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
 __all__ = ["Column", "Output", "printable", "printable_lines", "relative", "write_json"]
 
 _NOTHING: Final = "-"
+_GAP: Final = 3
+"""What lies between two columns of a table in a terminal."""
 
 
 class Column(NamedTuple):
@@ -98,18 +101,23 @@ class Output:
             sys.stderr.write(printable_lines(sentence) + "\n")
 
     def _facts(self, value: Mapping[str, object]) -> None:
-        shown = {name: _shown(name, item, self.on_terminal) for name, item in value.items() if item is not None}
+        show = _for_people if self.on_terminal else _exact
+        shown = {name: show(name, item) for name, item in value.items() if item is not None}
         width = max(map(len, shown), default=0)
         for name, text in shown.items():
             self.say(f"{name.ljust(width)}  {text}")
 
     def _table(self, items: Sequence[Mapping[str, object]], columns: Sequence[Column]) -> None:
-        rows = [[_shown(column.name, item.get(column.name), self.on_terminal) for column in columns] for item in items]
+        def rows(show: Callable[[str, object], str]) -> list[list[str]]:
+            return [[show(column.name, item.get(column.name)) for column in columns] for item in items]
+
         headings = [column.heading for column in columns]
-        if self.on_terminal:
-            _print_rich(headings, rows)
+        if not self.on_terminal:
+            _print_plain([headings, *rows(_exact)])
+        elif _fits([headings, *rows(_for_people)]):
+            _print_rich(headings, rows(_for_people))
         else:
-            _print_plain([headings, *rows])
+            _print_rich(headings, rows(_in_short))
 
 
 def printable_lines(text: str) -> str:
@@ -117,27 +125,43 @@ def printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def _shown(name: str, value: object, on_terminal: bool) -> str:
+def _exact(name: str, value: object) -> str:
+    """A value as a program may read it."""
     if value is None or value == "":
         return _NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str):
-        return printable(_time(value) if on_terminal and _is_time(name) else value)
     if isinstance(value, Mapping | list | tuple):
         return printable(json.dumps(value, ensure_ascii=False))
     return printable(str(value))
 
 
-def _is_time(name: str) -> bool:
-    return name.endswith("_at") or name in ("at", "next_fire")
+def _for_people(name: str, value: object) -> str:
+    """The same, with an instant to the second and how far away it is."""
+    at = _instant(name, value)
+    if at is None:
+        return _exact(name, value)
+    return f"{isoformat(at - at % 1_000)} ({relative(at, SystemClock().now())})".replace(".000Z", "Z")
 
 
-def _time(text: str) -> str:
+def _in_short(name: str, value: object) -> str:
+    """The same where there is little room: only how far away an instant is."""
+    at = _instant(name, value)
+    return _exact(name, value) if at is None else relative(at, SystemClock().now())
+
+
+def _instant(name: str, value: object) -> Instant | None:
     from datetime import datetime
 
-    at = round(datetime.fromisoformat(text).timestamp() * 1_000)
-    return f"{isoformat(at - at % 1_000) or text} ({relative(at, SystemClock().now())})".replace(".000Z", "Z")
+    if not (name.endswith("_at") or name in ("at", "next_fire")) or not isinstance(value, str) or not value:
+        return None
+    return round(datetime.fromisoformat(value).timestamp() * 1_000)
+
+
+def _fits(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table has room in the terminal with every row on one line."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return sum(widths) + _GAP * len(widths) <= shutil.get_terminal_size().columns
 
 
 def _print_rich(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -6,14 +6,15 @@ import asyncio
 import errno
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 
 from rota.api.application import create_api
 from rota.api.service import Service
+from rota.cli.duties import Duty, beside
 from rota.errors import InvalidConfig
 
 __all__ = ["STOP_SECONDS", "Listener", "serve"]
@@ -99,7 +100,7 @@ async def serve(
     service: Service,
     listener: Listener,
     *,
-    duties: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+    duties: Sequence[Duty] = (),
     with_worker: bool = True,
     on_up: Callable[[], None],
     on_stop: Callable[[], None],
@@ -111,7 +112,6 @@ async def serve(
     """
     server = _server(service)
     answering = asyncio.create_task(server.serve(sockets=[listener.socket]), name="rota-http")
-    others: list[asyncio.Task[None]] = []
     stopping: list[asyncio.Task[None]] = []
 
     def on_signal() -> None:
@@ -126,18 +126,15 @@ async def serve(
         try:
             if with_worker:
                 await service.app.start()
-            others = [asyncio.create_task(duty(), name="rota-duty") for duty in duties]
-            await _up(server, answering)
-            on_up()
-            await asyncio.wait([answering])
-            answering.result()
+            async with beside(duties):
+                await _up(server, answering)
+                on_up()
+                await asyncio.wait([answering])
+                answering.result()
         finally:
             if not stopping:
                 stopping.append(asyncio.create_task(_stop(service, server, 0.0), name="rota-stop"))
-            for other in others:
-                other.cancel()
             await asyncio.gather(answering, *stopping)
-            await asyncio.gather(*others, return_exceptions=True)
 
 
 def _server(service: Service) -> _Server:

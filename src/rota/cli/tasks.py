@@ -59,6 +59,7 @@ __all__ = [
 StatusOption = Annotated[TaskStatus | None, typer.Option("--status", help="Only tasks in this state.")]
 WithoutOption = Annotated[TaskStatus | None, typer.Option("--without", help="Only tasks that are not in this state.")]
 OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")]
+SchedulesOption = Annotated[bool, typer.Option("--schedules", help="Only schedules.")]
 NameArgument = Annotated[
     str | None, typer.Argument(metavar="[TYPE]", help="The task type, or TYPE/KEY in one word; or use --all.")
 ]
@@ -310,12 +311,21 @@ def _acting(event: Event, words: str) -> _Command:
         without: WithoutOption = None,
         owner: OwnerOption = None,
         search: SearchOption = None,
+        schedules: SchedulesOption = False,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
     ) -> None:
         if every and status is None and without is None:
             status = _USUAL.get(event)
-        query = TaskQuery(task_type=task_type, status=status, without=without, user_id=user, owner=owner, search=search)
+        query = TaskQuery(
+            task_type=task_type,
+            status=status,
+            without=without,
+            user_id=user,
+            owner=owner,
+            search=search,
+            schedules=schedules,
+        )
         if every:
             _refuse_names(name, device, agent)
             await _many(cli, event, query, yes=yes, dry_run=dry_run)
@@ -323,7 +333,9 @@ def _acting(event: Event, words: str) -> _Command:
         if name is None:
             raise InvalidInput("Which task? Name it as TYPE KEY or TYPE/KEY, or use --all with --type, --status, ...")
         if query != TaskQuery(user_id=user) or dry_run:
-            raise InvalidInput("--type, --status, --without, --owner, --search and --dry-run go with --all. Add it.")
+            raise InvalidInput(
+                "--type, --status, --without, --owner, --search, --schedules and --dry-run go with --all. Add it."
+            )
         await _one(cli, event, Target(name, key, user, device, agent))
 
     act.__doc__ = words

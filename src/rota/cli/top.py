@@ -41,11 +41,13 @@ async def top(
         look = await _look(desk.app, minutes)
         if cli.output.as_json:
             cli.output.one(look.to_dict())
-        elif once or not cli.output.on_terminal:
-            console = _console()
+            return
+        console = _console()
+        # A terminal that cannot move its cursor shows one picture, as a file would.
+        if once or not cli.output.on_terminal or console.is_dumb_terminal:
             console.print(frame(look, width=console.width))
         else:
-            await _watch(desk.app, look, minutes)
+            await _watch(desk.app, console, look, minutes)
 
 
 def _console() -> Console:
@@ -88,11 +90,10 @@ class _Keys:
             self.pressed.set()
 
 
-async def _watch(app: Rota, look: Look, minutes: int) -> None:
+async def _watch(app: Rota, console: Console, look: Look, minutes: int) -> None:
     from rich.live import Live
 
     keys = _Keys()
-    console = _console()
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live, _reading(keys.take):
             _draw(live, look, keys)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,6 +23,8 @@ _Item = TypeVar("_Item")
 
 WIDE: Final = 100
 """From this width on everything is shown."""
+MOST_TROUBLE: Final = 4
+"""Lines that are given to what is wrong."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _STATES: Final = {"on": "green", "off": "dim", "frozen": "cyan", "draining": "yellow"}
 _OUTCOMES: Final = {"success": "green", "error": "red", "lost": "red", "skipped": "dim", "coalesced": "dim"}
@@ -54,7 +57,7 @@ def frame(
     """The picture. With a height, what has no room is left out, least important first."""
     if wants_help:
         return _help()
-    parts: list[Text | Table] = [_header(look, is_paused=is_paused), _figures(look.seen, width)]
+    parts: list[Text | Table] = [_header(look, width, is_paused=is_paused), _figures(look.seen, width)]
     room = None if height is None else height - 2 - _lines_of(parts)
     for make in (_types, _instances, _recent):
         part, used = make(look, width, room)
@@ -74,13 +77,15 @@ def _lines_of(parts: Sequence[RenderableType]) -> int:
 # --- the head --------------------------------------------------------------------------------------------------------
 
 
-def _header(look: Look, *, is_paused: bool) -> Text:
+def _header(look: Look, width: int, *, is_paused: bool) -> Text:
     at = (isoformat(look.seen.now) or "")[11:19]
     text = Text(f"rota top  {masked(look.store_url)}  {at}Z", style="bold", no_wrap=True, overflow="ellipsis")
     if is_paused:
         text.append("  paused", style="yellow")
     if look.trouble is not None:
-        text.append(f"\n{printable(look.trouble)}", style="red")
+        # What to do about it stands at the end, so it is not cut to one line.
+        for line in textwrap.wrap(printable(look.trouble), max(width, 10))[:MOST_TROUBLE]:
+            text.append(f"\n{line}", style="red")
     return text
 
 
@@ -124,22 +129,66 @@ def sparkline(values: Sequence[int]) -> str:
 
 class _Column(NamedTuple):
     heading: str
-    is_number: bool = True
-    only_wide: bool = False
+    from_width: int = 0
+    """Narrower terminals go without it."""
+    is_number: bool = False
+    gives_way: bool = False
+    """Whether it is cut where there is no room for everything; all others are shown whole."""
+
+
+_Part = tuple[Table | None, int]
+"""A table, and its lines."""
+
+_GAP: Final = 2
+_LEAST: Final = 6
+"""Columns that give way keep so much."""
+
+
+def _table(columns: Sequence[_Column], rows: Iterable[Iterable[Text]], width: int, *words: Text) -> _Part:
+    """The rows, with as many columns as the terminal has room for; words stand on lines of their own below."""
+    kept = [place for place, column in enumerate(columns) if width >= column.from_width]
+    cells = [[row[place] for place in kept] for row in map(list, rows)]
+    shown = [columns[place] for place in kept]
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, _GAP, 0, 0))
+    for column, most in zip(shown, _widths(shown, cells, width), strict=True):
+        justify = "right" if column.is_number else "left"
+        table.add_column(column.heading, justify=justify, no_wrap=True, overflow="ellipsis", max_width=most)
+    for row in cells:
+        table.add_row(*row)
+    lines = Table.grid()
+    lines.add_row(table)
+    for word in words:
+        lines.add_row(word)
+    return lines, 1 + len(cells) + len(words)
+
+
+def _widths(columns: Sequence[_Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """How wide each column may be: what does not give way as wide as it is, the others share the rest."""
+    needs = [
+        max(len(column.heading), *(row[place].cell_len for row in cells), 0) for place, column in enumerate(columns)
+    ]
+    room = (
+        width - _GAP * len(columns) - sum(need for need, one in zip(needs, columns, strict=True) if not one.gives_way)
+    )
+    giving = sorted((need, place) for place, need in enumerate(needs) if columns[place].gives_way)
+    for done, (need, place) in enumerate(giving):
+        needs[place] = min(need, max(_LEAST, room // (len(giving) - done)))
+        room -= needs[place]
+    return needs
 
 
 _TYPE_COLUMNS: Final = (
-    _Column("TYPE", is_number=False),
-    _Column("STATE", is_number=False),
-    _Column("PENDING"),
-    _Column("RUNNING"),
-    _Column("FAILED"),
-    _Column("OVERDUE"),
-    _Column("RUNS", only_wide=True),
-    _Column("FAILED %", only_wide=True),
-    _Column("LATE P50", only_wide=True),
-    _Column("P99", only_wide=True),
-    _Column("TOOK", only_wide=True),
+    _Column("TYPE", gives_way=True),
+    _Column("STATE", from_width=70),
+    _Column("PENDING", is_number=True),
+    _Column("RUNNING", is_number=True, from_width=50),
+    _Column("FAILED", is_number=True),
+    _Column("OVERDUE", is_number=True, from_width=60),
+    _Column("RUNS", is_number=True, from_width=WIDE),
+    _Column("FAILED %", is_number=True, from_width=WIDE),
+    _Column("LATE P50", is_number=True, from_width=WIDE),
+    _Column("P99", is_number=True, from_width=WIDE),
+    _Column("TOOK", is_number=True, from_width=WIDE),
 )
 
 
@@ -162,78 +211,73 @@ def _number(value: int, style: str = "") -> Text:
     return Text(f"{value:,}", style=style if value else "dim")
 
 
-_Part = tuple[Table | None, int]
-
-
-def _table() -> Table:
-    return Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
-
-
 def _types(look: Look, width: int, room: int | None) -> _Part:
     shown = sorted(look.seen.types, key=lambda one: (-one.oldest_pending_ms, -one.running, -one.pending, one.task_type))
     rows, more = _that_fit(shown, None if room is None else max(3, room // 2))
-    columns = [column for column in _TYPE_COLUMNS if width >= WIDE or not column.only_wide]
-    table = _table()
-    for column in columns:
-        justify = "right" if column.is_number else "left"
-        table.add_column(column.heading, justify=justify, no_wrap=True, overflow="ellipsis")
-    for one in rows:
-        table.add_row(*list(_type_cells(one))[: len(columns)])
-    if not rows:
-        table.add_row(Text("no types yet: a worker brings them", style="dim"))
-    if more:
-        table.add_row(Text(f"... {more} more", style="dim"))
-    return table, table.row_count + 1
+    words = _more(more) if rows else [_words("no types yet: a worker brings them", "dim")]
+    return _table(_TYPE_COLUMNS, map(_type_cells, rows), width, *words)
+
+
+_INSTANCE_COLUMNS: Final = (
+    _Column("INSTANCE"),
+    _Column("HOST", gives_way=True),
+    _Column("PID", from_width=50),
+    _Column("RUNNING", from_width=60),
+    _Column("SEEN"),
+    _Column("TYPES", gives_way=True, from_width=WIDE),
+)
 
 
 def _instances(look: Look, width: int, room: int | None) -> _Part:
     if room is not None and room < 8:
         return None, 0
     rows, more = _that_fit(look.seen.instances, None if room is None else max(2, room // 4))
-    table = _table()
-    for heading in ("INSTANCE", "HOST", "PID", "RUNNING", "SEEN", *(("TYPES",) if width >= WIDE else ())):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    for one in rows:
-        table.add_row(*_instance_cells(one, look.seen.now, width))
-    if not rows:
-        table.add_row(Text("nobody is at work: start `rota up` or `rota worker`", style="yellow"))
-    if more:
-        table.add_row(Text(f"... {more} more", style="dim"))
-    return table, table.row_count + 1
+    words = _more(more) if rows else [_words("nobody is at work: start `rota up` or `rota worker`", "yellow")]
+    return _table(_INSTANCE_COLUMNS, (_instance_cells(one, look.seen.now) for one in rows), width, *words)
 
 
-def _instance_cells(one: InstanceView, now: Instant, width: int) -> Iterator[Text]:
+def _instance_cells(one: InstanceView, now: Instant) -> Iterator[Text]:
     yield Text(one.instance[:8])
     yield Text(printable(one.host))
     yield Text(str(one.pid))
     yield _number(one.running, "yellow")
     yield Text("lost, " * one.is_silent + relative(one.seen_at, now), style="red" if one.is_silent else "")
-    if width >= WIDE:
-        yield Text(printable(", ".join(one.types)), style="dim")
+    yield Text(printable(", ".join(one.types)), style="dim")
+
+
+_RUN_COLUMNS: Final = (
+    _Column("LATEST RUNS", gives_way=True),
+    _Column("KEY", gives_way=True),
+    _Column("STATUS"),
+    _Column("STARTED", from_width=50),
+    _Column("TOOK", from_width=60),
+    _Column("WHY", gives_way=True, from_width=WIDE),
+)
 
 
 def _recent(look: Look, width: int, room: int | None) -> _Part:
     if room is not None and room < 3:
         return None, 0
     rows, _ = _that_fit(look.runs, None if room is None else room - 2)
-    table = _table()
-    for heading in ("LATEST RUNS", "KEY", "STATUS", "STARTED", "TOOK", *(("WHY",) if width >= WIDE else ())):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    for run in rows:
-        table.add_row(*_run_cells(run, look.seen.now, width))
-    if not rows:
-        table.add_row(Text("none yet", style="dim"))
-    return table, table.row_count + 1
+    words = () if rows else (_words("none yet", "dim"),)
+    return _table(_RUN_COLUMNS, (_run_cells(run, look.seen.now) for run in rows), width, *words)
 
 
-def _run_cells(run: RunInfo, now: Instant, width: int) -> Iterator[Text]:
+def _run_cells(run: RunInfo, now: Instant) -> Iterator[Text]:
     yield Text(printable(run.task_type))
     yield Text(printable(run.user_key))
     yield Text(run.status.value, style=_OUTCOMES.get(run.status.value, ""))
     yield Text(relative(from_datetime(run.started_at), now))
     yield Text(_short(run.duration_ms))
-    if width >= WIDE:
-        yield Text(printable(run.error or run.reason or ""), style="dim")
+    yield Text(printable(run.error or run.reason or ""), style="dim")
+
+
+def _more(count: int) -> list[Text]:
+    return [_words(f"... {count} more", "dim")] if count else []
+
+
+def _words(words: str, style: str) -> Text:
+    return Text(words, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _that_fit(items: Sequence[_Item], room: int | None) -> tuple[Sequence[_Item], int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,10 @@ from urllib.parse import quote
 import typer
 
 from rota.cli.collection import begin_collection, no_collection
-from rota.cli.invocation import Cli, sqlite_file
+from rota.cli.duties import duties_of
+from rota.cli.invocation import Cli, program_name, sqlite_file
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
-from rota.cli.workers import check_may_work, duties_of
+from rota.cli.workers import check_may_work
 from rota.config import Config
 from rota.config.urls import masked
 
@@ -130,8 +130,8 @@ def _greet(cli: Cli, service: Service, listener: Listener, secret: str | None, *
         ready = {"url": url, "login": login, "pid": os.getpid(), "store": masked(service.app.config.store_url)}
         sys.stdout.write(json.dumps(ready) + "\n")
     else:
-        for line in _lines(cli, service, login or url, is_built_in=is_built_in):
-            cli.output.say(line)
+        # With air around it: the log lies above and below.
+        cli.output.say("\n".join(("", *_lines(cli, service, login or url, is_built_in=is_built_in), "")))
     # Whoever waits for this line reads it from a pipe.
     sys.stdout.flush()
 
@@ -139,8 +139,9 @@ def _greet(cli: Cli, service: Service, listener: Listener, secret: str | None, *
 def _lines(cli: Cli, service: Service, link: str, *, is_built_in: bool) -> Iterator[str]:
     yield f"Rota is up: {link}"
     yield f"  store {masked(service.app.config.store_url)}; Ctrl-C stops it"
+    yield ""
     yield "Try in another terminal:"
-    program = f"{_program()}{_global_options(cli)}"
+    program = f"{program_name()}{_global_options(cli)}"
     if is_built_in:
         yield f'  {program} schedule add echo hello --every 10s --payload \'{{"text": "hi"}}\''
         yield f"  {program} task schedule echo --payload '{{\"fail\": true}}'"
@@ -148,18 +149,6 @@ def _lines(cli: Cli, service: Service, link: str, *, is_built_in: bool) -> Itera
         yield f"  {program} type ls"
         yield f"  {program} task ls --watch"
     yield f"  {program} top"
-
-
-def _program() -> str:
-    """How this program is called from where it was called."""
-    name = Path(sys.argv[0])
-    if name.name == "__main__.py":
-        return "python -m rota.cli"
-    found = shutil.which("rota")
-    if found is not None and Path(found).resolve() == name.resolve():
-        return "rota"
-    near = os.path.relpath(name)
-    return shlex.quote(str(name) if near.startswith(os.pardir) else near)
 
 
 def _global_options(cli: Cli) -> str:

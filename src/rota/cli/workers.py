@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from rota.cli.duties import beside, duties_of
 from rota.cli.invocation import Cli
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
-from rota.clock import SystemClock
 from rota.config import Config
 from rota.config.urls import masked
 from rota.errors import InvalidConfig, InvalidInput
 
-if TYPE_CHECKING:
-    from rota.app import Rota
-
-__all__ = ["Duty", "check_may_work", "duties_of", "worker"]
-
-Duty = Callable[[], Coroutine[Any, Any, None]]
-"""Something that runs until it is cancelled."""
+__all__ = ["check_may_work", "worker"]
 
 
 async def worker(
@@ -47,34 +38,9 @@ async def worker(
     cli.warn(rota.config)
     at_once = f"{rota.config.max_concurrent} tasks at once"
     cli.output.note(f"Serving {masked(rota.config.store_url)}, {at_once}. Ctrl-C stops it.")
-    async with rota, _beside(await duties_of(rota) if alerts else ()):
+    async with rota, beside(await duties_of(rota) if alerts else ()):
         await rota.run()
     cli.output.note("Stopped. Nothing was left running.")
-
-
-@asynccontextmanager
-async def _beside(duties: Sequence[Duty]) -> AsyncGenerator[None]:
-    """The duties at work for the length of the block."""
-    tasks = [asyncio.create_task(duty(), name="rota-duty") for duty in duties]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def duties_of(app: Rota) -> list[Duty]:
-    """What runs beside the worker of a connected app: the agents' keeper, and the alerts, which one of all instances
-    looks at, at a time."""
-    from rota.agents import agents_of
-    from rota.agents.keeper import Keeper
-    from rota.alerts import AlertDuty
-
-    keeper = Keeper(agents_of(app)).run
-    if not app.config.alerts_enabled:
-        return [keeper]
-    return [keeper, AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
 
 
 def check_may_work(config: Config) -> None:

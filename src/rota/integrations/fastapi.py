@@ -27,7 +27,7 @@ from rota.api.application import create_api
 from rota.api.live import Feed
 from rota.api.service import Service
 from rota.app import Rota
-from rota.errors import InvalidConfig, RotaError
+from rota.errors import InvalidConfig, RotaError, StoreUnavailable
 from rota.logs import get_logger
 from rota.telemetry.metrics import Metrics
 
@@ -117,12 +117,21 @@ def _serving(service: Service, around: _Lifespan, token_file: str | Path | None)
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[State]:
         async with service, _entered(around, app) as state:
-            if token_file is not None and await ensure_first_token(service.app, Path(token_file)) is not None:
-                log.info("first token", file=str(token_file))
+            if token_file is not None:
+                await _first_token(service, Path(token_file))
             async with _signals_end(service.feed):
                 yield state
 
     return lifespan
+
+
+async def _first_token(service: Service, file: Path) -> None:
+    """A database that is away is no reason not to start: nobody could sign in anyhow, and the next start makes it."""
+    try:
+        if await ensure_first_token(service.app, file) is not None:
+            log.info("first token", file=str(file))
+    except StoreUnavailable as error:
+        log.warning("no first token", file=str(file), error=str(error))
 
 
 @asynccontextmanager
