@@ -9,10 +9,16 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rota.testing.clock import FakeClock
 from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
+
+# No property is about time: how long an example takes is the machine's business. The rest is as Hypothesis has it, which
+# in CI means the same examples every time.
+settings.register_profile("rota", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rota")
 
 
 def pytest_configure() -> None:
