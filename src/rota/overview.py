@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from rota.app import Rota
 from rota.clock import HOUR, MINUTE, SECOND, Instant, Millis, isoformat
 from rota.core.history import Slice, Span, percentile
@@ -41,6 +43,8 @@ K = TypeVar("K", bound=Hashable)
 MAX_MINUTES: Final = 24 * 60
 MAX_HOURS: Final = 168
 RECENT: Final = 10
+MAX_PAGES: Final = 10
+"""How far back failures are looked for, in pages of the run log."""
 
 _SET_ASIDE: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
 """Reasons of runs that were no success, and no failure either: somebody wanted it so."""
@@ -395,11 +399,25 @@ async def _past(store: Store, hours: int) -> tuple[list[Slice], list[Failure]]:
     since_at = span.start_of(now - hours * HOUR)
     slices, failed, lost = await asyncio.gather(
         store.history(span, since_at),
-        store.runs(RunQuery(status=RunStatus.ERROR, limit=RECENT)),
-        store.runs(RunQuery(status=RunStatus.LOST, limit=RECENT)),
+        _newest(store, RunStatus.ERROR, since_at),
+        _newest(store, RunStatus.LOST, since_at),
     )
-    newest = sorted([*failed.items, *lost.items], key=lambda run: run.started_at, reverse=True)
-    return slices, [_failure(run) for run in newest[:RECENT] if run.started_at >= since_at]
+    newest = sorted([*failed, *lost], key=lambda run: run.started_at, reverse=True)
+    return slices, [_failure(run) for run in newest[:RECENT]]
+
+
+async def _newest(store: Store, status: RunStatus, since_at: Instant) -> list[RunRecord]:
+    """The newest failures. One page looks at so many runs of any status, and may hold none: hence several."""
+    found: list[RunRecord] = []
+    query = RunQuery(status=status, limit=RECENT)
+    for _ in range(MAX_PAGES):
+        page = await store.runs(query)
+        found += [run for run in page.items if run.started_at >= since_at and run.reason not in _SET_ASIDE]
+        is_past = any(run.started_at < since_at for run in page.items)
+        if len(found) >= RECENT or page.cursor is None or is_past:
+            break
+        query = replace(query, cursor=page.cursor)
+    return found[:RECENT]
 
 
 def _failure(run: RunRecord) -> Failure:

@@ -2,9 +2,10 @@
 
 The address of a webhook comes from a configuration, or from an agent. It is resolved once, every address that the name
 has is checked, and the connection goes to a checked one: a name that answers differently the second time changes
-nothing. Redirects are not followed, proxies of the environment are not used, an answer is read up to a limit, and the
-whole call has a deadline. Calls are signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`,
-`webhook-signature: v1,<HMAC-SHA256 over id.timestamp.body>`. A call that is made again keeps its id.
+nothing. The certificate must still be the name's. Redirects are not followed, proxies of the environment are not used,
+an answer is read up to a limit, and the whole call has a deadline. Calls are signed as Standard Webhooks are:
+`webhook-id`, `webhook-timestamp`, `webhook-signature: v1,<HMAC-SHA256 over id.timestamp.body>`. A call that is made
+again keeps its id.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -33,6 +34,8 @@ TIMEOUT_SECONDS: Final = 10.0
 """For the whole call: name, connection, answer."""
 MAX_ANSWER_BYTES: Final = 1_048_576
 MAX_URL: Final = 2_048
+MAX_ADDRESSES: Final = 4
+"""So many addresses of one name are tried, until one can be connected to."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -209,8 +212,7 @@ class Webhooks:
         headers = _headers(endpoint, body, message_id, now, secret)
         try:
             async with asyncio.timeout(self._timeout):
-                address = await self._address(endpoint)
-                status = await self._send(endpoint, address, body, headers)
+                status = await self._send(endpoint, await self._addresses(endpoint), body, headers)
         except TimeoutError:
             raise WebhookFailed(f"The webhook at {endpoint.host} took longer than {self._timeout:g} s.") from None
         except (httpx.HTTPError, OSError, ssl.SSLError) as error:
@@ -222,17 +224,17 @@ class Webhooks:
         what = "redirects, which is not followed" if 300 <= status < 400 else "refused the call"
         raise WebhookFailed(f"The webhook at {endpoint.host} {what} (status {status}).", is_final=is_final)
 
-    async def _address(self, endpoint: Endpoint) -> Address:
-        """One address of the host, after all of them were found to be allowed."""
+    async def _addresses(self, endpoint: Endpoint) -> list[Address]:
+        """Some addresses of the host, after all of them were found to be allowed."""
         literal = _literal(endpoint.host)
         if literal is not None:
-            return literal
+            return [literal]
         found = [ipaddress.ip_address(text) for text in await self._resolve(endpoint.host, endpoint.port)]
         if not found:
             raise WebhookFailed(f"The webhook's host {endpoint.host} has no address.")
         for address in found:
             self._check_address(endpoint, address)
-        return found[0]
+        return found[:MAX_ADDRESSES]
 
     def _check_address(self, endpoint: Endpoint, address: Address) -> None:
         if not self._allow_private and not is_public(address):
@@ -241,21 +243,35 @@ class Webhooks:
                 " If that is meant, set webhooks.allow_private: true."
             )
 
-    async def _send(self, endpoint: Endpoint, address: Address, body: bytes, headers: Mapping[str, str]) -> int:
-        host = f"[{address}]" if isinstance(address, ipaddress.IPv6Address) else str(address)
-        url = f"{endpoint.scheme}://{host}:{endpoint.port}{endpoint.target}"
-        # The connection goes to the address that was checked; name and certificate are still those of the host.
-        extensions = {"sni_hostname": endpoint.host.removesuffix(".")} if endpoint.scheme == "https" else {}
+    async def _send(
+        self, endpoint: Endpoint, addresses: Sequence[Address], body: bytes, headers: Mapping[str, str]
+    ) -> int:
+        """The status of the first address that can be connected to; only to that one anything is sent."""
         if self._trust is None:
-            self._trust = await asyncio.to_thread(httpx.create_ssl_context, trust_env=False)
-        async with (
-            httpx.AsyncClient(
-                verify=self._trust, trust_env=False, follow_redirects=False, timeout=self._timeout
-            ) as client,
-            client.stream("POST", url, content=body, headers=dict(headers), extensions=extensions) as answer,
-        ):
-            await _read(answer, endpoint)
-            return answer.status_code
+            # From the environment only whom to trust (SSL_CERT_FILE, SSL_CERT_DIR): a house may have its own authority.
+            self._trust = await asyncio.to_thread(httpx.create_ssl_context)
+        limits = httpx.Timeout(self._timeout, connect=self._timeout / len(addresses))
+        async with httpx.AsyncClient(
+            verify=self._trust, trust_env=False, follow_redirects=False, timeout=limits
+        ) as client:
+            for address in addresses[:-1]:
+                try:
+                    return await _post(client, endpoint, address, body, headers)
+                except (httpx.ConnectError, httpx.ConnectTimeout):
+                    continue
+            return await _post(client, endpoint, addresses[-1], body, headers)
+
+
+async def _post(
+    client: httpx.AsyncClient, endpoint: Endpoint, address: Address, body: bytes, headers: Mapping[str, str]
+) -> int:
+    host = f"[{address}]" if isinstance(address, ipaddress.IPv6Address) else str(address)
+    url = f"{endpoint.scheme}://{host}:{endpoint.port}{endpoint.target}"
+    # The connection goes to the address that was checked; name and certificate are still those of the host.
+    extensions = {"sni_hostname": endpoint.host.removesuffix(".")} if endpoint.scheme == "https" else {}
+    async with client.stream("POST", url, content=body, headers=dict(headers), extensions=extensions) as answer:
+        await _read(answer, endpoint)
+        return answer.status_code
 
 
 async def _read(answer: httpx.Response, endpoint: Endpoint) -> None:

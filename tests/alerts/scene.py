@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rota.alerts import AlertDuty, Alerts
 from rota.alerts.ledger import Notice
+from rota.alerts.sinks import Sink
 from rota.clock import Instant
 from rota.config import Config, load_config
 from rota.core.task import Event as TaskEvent
@@ -51,9 +52,9 @@ class Scene:
         section = {"defaults": False, "rules": rules, "sinks": {"there": {"command": ["true"]}}}
         return load_config({"store": "memory://", "alerts": section}, environ={})
 
-    def duty(self, rules: Mapping[str, object], instance: str | None = None) -> AlertDuty:
+    def duty(self, rules: Mapping[str, object], instance: str | None = None, sink: Sink | None = None) -> AlertDuty:
         duty = AlertDuty(self.store, self.database, self.config(rules), clock=self.clock, instance=instance)
-        duty.courier.sinks["there"] = self.sink
+        duty.courier.sinks["there"] = sink or self.sink
         return duty
 
     async def add_type(self, name: str = "work", **settings: object) -> None:

@@ -9,7 +9,9 @@ from scene import Recorded, Scene
 
 from rota.alerts import AlertDuty, Alerts, try_sink
 from rota.alerts.delivery import MAX_TRIES, Delivered, Tried, back_off_ms
+from rota.alerts.ledger import Notice
 from rota.alerts.reading import READ
+from rota.clock import SECOND, Instant
 from rota.config import load_config
 from rota.core.alert import AlertKind
 from rota.core.task import Identity
@@ -194,12 +196,178 @@ async def test_a_courier_that_died_leaves_it_to_another(scene: Scene) -> None:
     one, other = scene.duty(AT_ONCE, "one"), scene.duty(AT_ONCE, "other")
     await one.watch.run_once()
     held = await one._ledger.left()  # pyright: ignore[reportPrivateUsage]
-    assert await one._ledger.hold(held[1][0], held[0] + 30_000) is not None  # pyright: ignore[reportPrivateUsage]
+    assert await one._ledger.hold(held[1][0], 30_000) is not None  # pyright: ignore[reportPrivateUsage]
     await other.courier.run_once()
     assert scene.sink.told == []
     scene.clock.advance("31s")
     await other.courier.run_once()
     assert scene.sink.told == [("dead", "work", "firing")]
+
+
+class Slow(Recorded):
+    """A sink that takes its time, and lets another instance look in the meantime."""
+
+    def __init__(self, scene: Scene, seconds: int) -> None:
+        super().__init__()
+        self._scene, self._seconds = scene, seconds
+        self.other: AlertDuty | None = None
+
+    async def send(self, notice: Notice, now: Instant) -> None:
+        other, self.other = self.other, None
+        self._scene.clock.advance(self._seconds)
+        assert self._scene.clock.now() - now <= self._seconds * SECOND, "it was told a time that is long gone"
+        await super().send(notice, now)
+        if other is not None:
+            await other.courier.run_once()
+            self.other = other
+
+
+async def test_a_notice_is_its_couriers_from_the_moment_it_is_taken_on(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.alerts.duty.AT_ONCE", 1)
+    for number in range(6):
+        await scene.add_type(f"type{number}")
+        await scene.fail("u1", name=f"type{number}")
+    sink = Slow(scene, 9)
+    one, sink.other = scene.duty(AT_ONCE, "one", sink), scene.duty(AT_ONCE, "other", sink)
+    await one.run_once()
+    assert sorted(sink.told) == [("dead", f"type{number}", "firing") for number in range(6)]
+
+
+class Held(Recorded):
+    """A sink that has heard, and does not say so before it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def send(self, notice: Notice, now: Instant) -> None:
+        await super().send(notice, now)
+        self.heard.set()
+        await self.let_go.wait()
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_one_that_is_stopped_while_it_tells_notes_it_first_unless_the_sink_hangs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    await scene.add_type()
+    await scene.fail("u1")
+    sink = Held()
+    duty = scene.duty(AT_ONCE, "one", sink)
+    running = asyncio.create_task(duty.run())
+    async with asyncio.timeout(10):
+        await sink.heard.wait()
+        running.cancel()
+        if hangs:
+            monkeypatch.setattr("rota.alerts.duty.FAREWELL_SECONDS", 0.01)
+        else:
+            sink.let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    scene.clock.advance("31s")
+    await scene.duty(AT_ONCE, "other").run_once()
+    assert sink.told == [("dead", "work", "firing")]
+    assert scene.sink.told == ([("dead", "work", "firing")] if hangs else []), (
+        "only what nobody has noted is told again"
+    )
+
+
+async def test_a_dead_sink_hides_nothing_from_one_that_is_well(scene: Scene) -> None:
+    dead = Recorded(failures=[OSError("no")] * 1_000)
+    names = [f"type{number:03}" for number in range(80)]
+    for name in names:
+        await scene.add_type(name)
+        await scene.fail("u1", name=name)
+    many = scene.duty(AT_ONCE, "one")
+    many.courier.sinks["there"] = dead
+    await many.run_once()
+    await scene.add_type("well")
+    await scene.fail("u1", name="well")
+    await many.watch.run_once()
+    many.courier.sinks["there"] = scene.sink
+    await many.courier.run_once()
+    assert scene.sink.told == [("dead", "well", "firing")], "the others wait for their next try"
+
+
+async def test_one_sink_that_fails_does_not_keep_the_end_from_another(scene: Scene) -> None:
+    await scene.add_type()
+    duty = scene.duty({"dead": {"kind": "dead_letters", "for": "0s", "to": ["there", "log"]}})
+    well = duty.courier.sinks["log"] = Recorded()
+    scene.sink.failures = [OSError("no")] * 4
+    await scene.fail("u1")
+    await look(scene, duty, every="1s")
+    await scene.store.purge([Identity("work", "u1")])
+    await look(scene, duty, every="1s")
+    assert [change for _, _, change in well.told] == ["firing", "resolved"]
+    assert scene.sink.told == []
+    for _ in range(10):
+        await look(scene, duty, every="1m")
+    assert [change for _, _, change in scene.sink.told] == ["firing", "resolved"]
+    assert [change for _, _, change in well.told] == ["firing", "resolved"]
+
+
+async def test_a_sink_that_failed_is_tried_again_long_before_the_next_look(scene: Scene) -> None:
+    await scene.add_type()
+    await scene.fail("u1")
+    scene.sink.failures = [OSError("no")]
+    duty = scene.duty(AT_ONCE)
+    _, report = await duty.run_once()
+    assert (report.told, report.failed, report.next_ms) == (0, 1, back_off_ms(1))
+    assert duty.courier.pause_after(report) == 5.0
+
+
+async def test_what_somebody_else_is_telling_is_not_overtaken(scene: Scene) -> None:
+    await scene.add_type()
+    one, other = scene.duty(AT_ONCE, "one"), scene.duty(AT_ONCE, "other")
+    await scene.fail("u1")
+    await one.watch.run_once()
+    await scene.store.purge([Identity("work", "u1")])
+    await one.watch.run_once()
+    ledger = other._ledger  # pyright: ignore[reportPrivateUsage]
+    left = ledger.left
+
+    async def overtaken(limit: int = 50) -> tuple[Instant, list[Notice]]:
+        found = await left(limit)
+        assert await one._ledger.hold(found[1][0], 30_000) is not None  # pyright: ignore[reportPrivateUsage]
+        return found
+
+    ledger.left = overtaken  # the other's hold comes between its look and its own
+    report = await other.courier.run_once()
+    assert scene.sink.told == []
+    assert report.next_ms is not None
+
+
+async def test_a_clock_that_was_set_back_does_not_silence_anybody(scene: Scene) -> None:
+    await scene.add_type()
+    await scene.fail("u1")
+    scene.sink.failures = [OSError("no")]
+    duty = scene.duty(AT_ONCE)
+    await duty.run_once()
+    scene.clock.set(scene.clock.now() - 3_600_000)
+    await duty.courier.run_once()
+    assert scene.sink.told == [("dead", "work", "firing")]
+
+
+async def test_whoever_was_told_that_it_fires_is_told_that_it_is_over(scene: Scene) -> None:
+    await scene.add_type()
+    await scene.fail("u1")
+    await look(scene, scene.duty(AT_ONCE, "one"))
+    to_the_log = {"dead": {"kind": "dead_letters", "for": "0s", "to": ["log"]}}
+    await scene.store.purge([Identity("work", "u1")])
+    await look(scene, scene.duty(to_the_log, "one"))
+    assert scene.sink.told == [("dead", "work", "firing"), ("dead", "work", "resolved")]
+
+
+async def test_when_something_began_that_fires_still_is_not_forgotten(scene: Scene) -> None:
+    await scene.add_type()
+    await scene.fail("u1")
+    duty = scene.duty(AT_ONCE)
+    await look(scene, duty)
+    scene.clock.advance("91d")
+    assert await duty._ledger.prune() == 0  # pyright: ignore[reportPrivateUsage]
+    assert len(await scene.alerts.firing()) == await scene.alerts.count() == 1
 
 
 async def test_a_rule_that_nobody_has_any_more_is_resolved(scene: Scene) -> None:
@@ -212,6 +380,7 @@ async def test_a_rule_that_nobody_has_any_more_is_resolved(scene: Scene) -> None
     await look(scene, without, times=10, every="1m")
     assert await scene.alerts.firing() == []
     assert "its rule is gone" in (await scene.alerts.history()).items[0].summary
+    assert scene.sink.told == [("dead", "work", "firing"), ("dead", "work", "resolved")]
 
 
 async def test_the_history_comes_in_pages_and_old_events_go(scene: Scene) -> None:
@@ -280,6 +449,13 @@ async def test_a_private_webhook_is_refused_at_the_start(scene: Scene) -> None:
     section = {"sinks": {"ops": {"webhook": "https://127.0.0.1/x"}}}
     config = load_config({"store": "memory://", "alerts": section}, environ={})
     with pytest.raises(InvalidConfig, match="open internet"):
+        AlertDuty(scene.store, scene.database, config, clock=scene.clock)
+
+
+async def test_a_secret_that_cannot_sign_is_refused_at_the_start(scene: Scene) -> None:
+    section = {"sinks": {"ops": {"webhook": "https://hooks.example.org/", "secret": "whsec_this is no base64"}}}
+    config = load_config({"store": "memory://", "alerts": section}, environ={})
+    with pytest.raises(InvalidConfig, match="base64"):
         AlertDuty(scene.store, scene.database, config, clock=scene.clock)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from rota.alerts.delivery import Delivered
 from rota.alerts.ledger import Notice
 from rota.alerts.sinks import CommandFailed, CommandSink, LogSink
 from rota.core.alert import AlertChange
+from rota.testing.waiting import until
 
 NOTICE = Notice(7, 1_000, "dead", "work", AlertChange.FIRING, "1", "1 task; $(rm -rf /)", Delivered.to(["there"]))
 
@@ -60,9 +60,7 @@ async def test_a_command_that_hangs_is_ended_with_all_its_children(tmp_path: Pat
     with pytest.raises(CommandFailed, match="longer than 3 s"):
         await sink.send(NOTICE, 0)
     pid = int(pid_file.read_text())
-    async with asyncio.timeout(15):
-        while _is_alive(pid):  # noqa: ASYNC110  # the kernel has no event for this
-            await asyncio.sleep(0.01)
+    await until(lambda: not _is_alive(pid))
 
 
 def _is_alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rota import Rota
 from rota.core.outcome import TouchOutcome
-from rota.core.task import NewTask
+from rota.core.task import NewTask, Task, TaskStatus
 from rota.core.task_type import TaskType
 from rota.runtime import Snooze
 from rota.stores.memory import MemoryStore
@@ -17,6 +17,7 @@ from rota.telemetry import Metrics
 from rota.telemetry.metrics import MAX_TYPES
 from rota.testing import FakeClock
 from rota.testing.faulty import FaultyStore
+from rota.testing.waiting import until
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -86,9 +87,8 @@ async def test_loops_and_instances_of_a_worker_at_work() -> None:
 
     async with app:
         await app.start()
-        async with asyncio.timeout(15):
-            while not app.health().ok or not await app.instances():  # noqa: ASYNC110  # a store has no event for this
-                await asyncio.sleep(0.01)
+        await until(lambda: app.health().ok)
+        await until(app.instances)
         samples = await scrape(Metrics(app))
         assert value(samples, "rota_ready") == 1
         assert value(samples, "rota_instances") == 1
@@ -114,6 +114,24 @@ async def test_types_beyond_the_limit_are_one_and_keep_their_places(clock: FakeC
         samples = await scrape(metrics)
         assert value(samples, "rota_touches_total", type="other", outcome="created") == 50
         assert value(samples, "rota_touches_total", type="type_000", outcome="created") == 1
+
+
+async def test_ten_thousand_types_make_no_more_series_than_a_hundred_and_one(clock: FakeClock) -> None:
+    async with Rota("memory://", clock=clock) as app:
+        for name in (f"type_{number}" for number in range(10_000)):
+            app.ledger.touched(name, TouchOutcome.CREATED)
+            app.ledger.reaped(a_task(name), clock.now())
+        samples = await scrape(Metrics(app, clock=clock))
+    labels = {dict(found).get("type") for _, found in samples} - {None}
+    assert len(labels) == MAX_TYPES + 1
+    assert value(samples, "rota_runs_total", type="other", status="lost", reason="lost") == 10_000 - MAX_TYPES
+    assert value(samples, "rota_touches_total", type="other", outcome="created") == 10_000 - MAX_TYPES
+    per_type = len([name for name, found in samples if dict(found).get("type") == "other"])
+    assert len(samples) <= (MAX_TYPES + 1) * per_type + 50
+
+
+def a_task(name: str) -> Task:
+    return Task(name, "k", TaskStatus.PENDING, 0, 0, 0)
 
 
 async def test_no_key_and_no_user_ever_appears(clock: FakeClock) -> None:

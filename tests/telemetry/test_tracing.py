@@ -10,8 +10,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rota import Rota
-from rota.errors import InvalidConfig
+from rota.core.task import Task, TaskStatus
+from rota.errors import InvalidConfig, InvalidInput
+from rota.runtime.running import Running
 from rota.telemetry import trace, trace_if_configured
+from rota.telemetry.tracing import _RunSpans  # pyright: ignore[reportPrivateUsage] -- a run that is lost is told to it
+from rota.testing import FakeClock
 
 
 @pytest.fixture
@@ -76,6 +80,51 @@ async def test_calls_and_runs_have_spans_with_types_and_reasons(
     assert all(span.parent is not None and span.parent.span_id in ids for span in inside)
     assert all(span.start_time is not None and (span.end_time or 0) >= span.start_time for span in runs)
     assert "secret" not in "".join(span.to_json() for span in exporter.get_finished_spans() if span.name != "inside")
+
+
+async def test_a_call_that_fails_says_so_without_naming_anybody(
+    provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    app = Rota("memory://")
+    trace(app, provider)
+    assert app.producer is not None
+    with pytest.raises(InvalidInput), app.producer.making("schedule", "plain"):
+        raise InvalidInput("The key 'ada' belongs to somebody else.")
+    (span,) = named(exporter, "schedule plain")
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, InvalidInput.code)
+    assert "ada" not in span.to_json()
+
+
+async def test_an_app_that_traces_itself_has_one_span_a_run_wherever_it_is_served(
+    provider: TracerProvider, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
+    app = Rota("memory://")
+
+    @app.on_activity(after="0s")
+    async def work() -> None: ...
+
+    trace(app, provider)
+    trace(app, provider)
+    assert trace_if_configured(app) is True
+    async with app:
+        await work.touch(user_id="u")
+        await app.run_until_idle()
+    assert len(app.observers) == 1
+    assert [len(named(exporter, name)) for name in ("touch work", "run work", "settle")] == [1, 1, 1]
+
+
+async def test_a_run_that_was_taken_away_lasts_until_then(
+    provider: TracerProvider, exporter: InMemorySpanExporter, clock: FakeClock
+) -> None:
+    spans = _RunSpans(provider.get_tracer("rota"), clock)
+    running = Running(Task("work", "k", TaskStatus.RUNNING, 0, 0, 0), None, 1_000, 0.0)
+    spans.run_started(running)
+    clock.advance("7s")
+    spans.run_ended(running, None, landed=False)
+    (span,) = named(exporter, "run work")
+    assert (span.end_time or 0) - (span.start_time or 0) == 7_000_000_000
+    assert (span.attributes or {})["rota.run.outcome"] == "lost"
 
 
 async def test_without_a_provider_nothing_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:

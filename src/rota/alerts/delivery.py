@@ -69,14 +69,23 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
         """The sinks that are still to be told."""
         return [name for name, tried in self.sinks.items() if tried.is_left]
 
+    def wait_ms(self, now: Instant) -> Millis:
+        """How long to leave it alone. An end that no pause explains comes from before the clock was set back."""
+        wait_ms = self.until_at - now
+        return wait_ms if 0 < wait_ms <= _LONGEST_PAUSE else 0
+
     def held_until(self, until_at: Instant) -> Delivered:
         return replace(self, until_at=until_at)
 
+    @property
+    def pause_ms(self) -> Millis:
+        """How long to wait before the sinks that are left are tried again."""
+        return back_off_ms(max((self.sinks[name].tries for name in self.left()), default=0))
+
     def after(self, outcomes: Mapping[str, Tried], now: Instant) -> Delivered:
         """With what some sinks have answered."""
-        sinks = {**self.sinks, **outcomes}
-        tries = [tried.tries for tried in sinks.values() if tried.is_left]
-        return Delivered(done=not tries, until_at=now + back_off_ms(max(tries, default=0)), sinks=sinks)
+        made = Delivered(sinks={**self.sinks, **outcomes})
+        return replace(made, done=not made.left(), until_at=now + made.pause_ms)
 
     def shown(self) -> dict[str, dict[str, object]]:
         """For faces."""

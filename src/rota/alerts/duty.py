@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,10 @@ __all__ = ["AlertDuty", "Courier", "CourierReport", "WatchReport", "rules_of", "
 
 HOLD_MS: Final[Millis] = 30 * SECOND
 """For so long a notice is its courier's: longer than any sink may take."""
+AT_ONCE: Final = 8
+"""Rules and subjects whose sinks are told at the same time."""
+FAREWELL_SECONDS: Final = 3.0
+"""For so long an instance that is told to stop waits for the sinks that it is telling."""
 _PRUNE_EVERY: Final = 240
 """Looks between two prunings of the history."""
 
@@ -49,7 +54,7 @@ def _sinks_of(config: Config) -> dict[str, Sink]:
     webhooks = Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
     try:
         return make_sinks(config.alert_sinks, webhooks)
-    except WebhookRefused as error:
+    except (WebhookRefused, InvalidInput) as error:
         raise InvalidConfig(f"alerts.sinks: {error}") from None
 
 
@@ -137,41 +142,75 @@ class Courier(Duty[CourierReport]):
         self._ledger = ledger
         self.sinks = dict(sinks)
         self._check_ms = check_ms
+        self._telling: set[asyncio.Task[Delivered | None]] = set()
 
     async def run_once(self, now: Instant | None = None) -> CourierReport:
-        """Tell what is due, the oldest first; what is told of one rule and subject keeps its order."""
+        """Tell what is due, the oldest first."""
         at, notices = await self._ledger.left()
-        told = failed = 0
-        waiting: list[Millis] = []
-        blocked: set[tuple[str, str]] = set()
+        chains: defaultdict[tuple[str, str], list[Notice]] = defaultdict(list)
         for notice in notices:
-            place = notice.rule, notice.subject
-            if place in blocked:
-                continue
-            if notice.delivered.until_at > at:
-                blocked.add(place)
-                waiting.append(notice.delivered.until_at - at)
-                continue
-            outcomes = await self._deliver(notice, at)
-            told += sum(one.ok for one in outcomes.values())
-            failed += sum(not one.ok for one in outcomes.values())
-            if any(one.is_left for one in outcomes.values()):
-                blocked.add(place)
-        return CourierReport(told, failed, min(waiting, default=None))
+            chains[notice.rule, notice.subject].append(notice)
+        # A sink that hangs costs its own deadline, and the others wait for that only if many hang.
+        room = asyncio.Semaphore(AT_ONCE)
+        results = await asyncio.gather(
+            *(self._work_off(chain, at, room) for chain in chains.values()), return_exceptions=True
+        )
+        reports: list[CourierReport] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            reports.append(result)
+        return CourierReport(
+            told=sum(report.told for report in reports),
+            failed=sum(report.failed for report in reports),
+            next_ms=min((report.next_ms for report in reports if report.next_ms is not None), default=None),
+        )
 
     def pause_after(self, report: CourierReport) -> float:
         next_ms = self._check_ms if report.next_ms is None else min(report.next_ms, self._check_ms)
         return next_ms / SECOND
 
-    async def _deliver(self, notice: Notice, now: Instant) -> dict[str, Tried]:
-        held = await self._ledger.hold(notice, now + HOLD_MS)
-        if held is None:
-            return {}
-        names = held.delivered.left()
+    async def _work_off(self, chain: Sequence[Notice], at: Instant, room: asyncio.Semaphore) -> CourierReport:
+        """The notices of one rule and subject. Each sink hears them in order: the next only after the one before."""
+        told = failed = 0
+        waits: list[Millis] = []
+        busy: set[str] = set()
+        for notice in chain:
+            standing, wait_ms = notice.delivered, notice.delivered.wait_ms(at)
+            names = [name for name in standing.left() if name not in busy]
+            if names and not wait_ms:
+                async with room:
+                    after = await self._deliver(notice, names)
+                standing, wait_ms = (standing, HOLD_MS) if after is None else (after, after.pause_ms)
+                told += sum(standing.sinks[name].ok for name in names)
+                failed += 0 if after is None else sum(not after.sinks[name].ok for name in names)
+            busy.update(standing.left())
+            waits += [wait_ms] if wait_ms and standing.left() else []
+        return CourierReport(told, failed, min(waits, default=None))
+
+    async def _deliver(self, notice: Notice, names: Sequence[str]) -> Delivered | None:
+        """How it stands after these sinks were tried; None if the notice is somebody else's."""
+        taken = await self._ledger.hold(notice, HOLD_MS)
+        if taken is None:
+            return None
+        # What was begun is finished and noted even if this instance is told to stop meanwhile.
+        telling = asyncio.create_task(self._tell_all(names, *taken), name="rota-alert-telling")
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+        return await asyncio.shield(telling)
+
+    async def _tell_all(self, names: Sequence[str], now: Instant, held: Notice) -> Delivered | None:
         answers = await asyncio.gather(*(self._tell(name, held, now) for name in names))
-        outcomes = dict(zip(names, answers, strict=True))
-        await self._ledger.told(held, held.delivered.after(outcomes, now))
-        return outcomes
+        return await self._ledger.told(held, dict(zip(names, answers, strict=True)))
+
+    async def finish(self) -> None:
+        """Wait for what is being told, though not for a sink that hangs: that one is told again by somebody else."""
+        if not self._telling:
+            return
+        _, late = await asyncio.wait(self._telling, timeout=FAREWELL_SECONDS)
+        for telling in late:
+            telling.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _tell(self, name: str, notice: Notice, now: Instant) -> Tried:
         tried = notice.delivered.sinks[name]
@@ -235,6 +274,7 @@ class AlertDuty:
 
     async def _farewell(self) -> None:
         try:
+            await self.courier.finish()
             await self._ledger.give_turn_back()
         except Exception as error:
             log.warning("turn not given back", error=str(error))

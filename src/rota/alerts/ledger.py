@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, exists, select
 
-from rota.alerts.delivery import OPEN, Delivered
+from rota.alerts.delivery import OPEN, Delivered, Tried
 from rota.alerts.reading import Reading
 from rota.clock import DAY, MINUTE, Instant, Millis
 from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, Known, Step, step
@@ -24,6 +24,8 @@ __all__ = ["AlertLedger", "Notice"]
 KEPT_MS: Final[Millis] = 90 * DAY
 ORPHAN_MS: Final[Millis] = 10 * MINUTE
 """After so long without a look, a rule that is not configured any more is resolved."""
+MOST_OPEN: Final = 1_000
+"""Notices that are looked through at a time: those of a dead sink must not hide the ones of a sink that is well."""
 
 # A rule's name is never empty, so this row is nobody's.
 _TURN: Final = ("", "")
@@ -117,37 +119,46 @@ class AlertLedger:
         _write(connection, reading, before, made)
         if made.change is None:
             return None
-        return _note(connection, reading, made.change, now, (LOG,) if rule is None else rule.to)
+        sinks = (LOG,) if rule is None else rule.to
+        if made.change is AlertChange.RESOLVED:
+            sinks = _told_of(connection, reading) or sinks
+        return _note(connection, reading, made.change, now, sinks)
 
     # --- deliveries ---
 
-    async def left(self, limit: int = 50) -> tuple[Instant, list[Notice]]:
+    async def left(self, limit: int = MOST_OPEN) -> tuple[Instant, list[Notice]]:
         """What is still to be told, oldest first, with the database's time."""
         query = select(history).where(history.c.delivered.startswith(OPEN, autoescape=True)).order_by(history.c.id)
         return await self._database.read(
             lambda connection: (self._now(connection), [*map(_notice, connection.execute(query.limit(limit)))])
         )
 
-    async def hold(self, notice: Notice, until_at: Instant) -> Notice | None:
-        """Take a notice on, until then; None if somebody else was first."""
-        held = notice._replace(delivered=notice.delivered.held_until(until_at))
-        return held if await self._exchange(notice, held) else None
+    async def hold(self, notice: Notice, hold_ms: Millis) -> tuple[Instant, Notice] | None:
+        """Take a notice on, for so long from now, and say what time it is; None if somebody else was first."""
 
-    async def told(self, held: Notice, delivered: Delivered) -> bool:
-        """Write what became of it; False if somebody else has taken it on meanwhile."""
-        return await self._exchange(held, held._replace(delivered=delivered))
+        def hold(connection: Connection) -> tuple[Instant, Notice] | None:
+            now = self._now(connection)
+            held = notice._replace(delivered=notice.delivered.held_until(now + hold_ms))
+            return (now, held) if _exchange(connection, notice, held) else None
 
-    async def _exchange(self, before: Notice, after: Notice) -> bool:
-        same = (history.c.id == before.id) & (history.c.delivered == before.delivered.encode())
-        statement = history.update().where(same).values(delivered=after.delivered.encode())
-        return await self._database.write(lambda connection: connection.execute(statement).rowcount == 1)
+        return await self._database.write(hold)
+
+    async def told(self, held: Notice, outcomes: Mapping[str, Tried]) -> Delivered | None:
+        """Write what became of it, and give it back; None if somebody else has taken it on meanwhile."""
+
+        def told(connection: Connection) -> Delivered | None:
+            delivered = held.delivered.after(outcomes, self._now(connection))
+            return delivered if _exchange(connection, held, held._replace(delivered=delivered)) else None
+
+        return await self._database.write(told)
 
     async def prune(self) -> int:
-        """Forget what is too old; how much that was."""
+        """Forget what is too old; how much that was. When something began that fires still is not forgotten."""
+        still = exists().where(states.c.rule == history.c.rule, states.c.subject == history.c.subject)
 
         def forget(connection: Connection) -> int:
             old = history.c.at < self._now(connection) - KEPT_MS
-            return connection.execute(history.delete().where(old)).rowcount
+            return connection.execute(history.delete().where(old, ~still)).rowcount
 
         return await self._database.write(forget)
 
@@ -190,6 +201,18 @@ def _write(connection: Connection, reading: Reading, before: Known | None, made:
 def _insert(connection: Connection, place: tuple[str, str], known: Known, value: str) -> None:
     row = {"rule": place[0], "subject": place[1], "state": known.state.value}
     connection.execute(states.insert().values(**row, since_at=known.since_at, seen_at=known.seen_at, value=value))
+
+
+def _exchange(connection: Connection, before: Notice, after: Notice) -> bool:
+    same = (history.c.id == before.id) & (history.c.delivered == before.delivered.encode())
+    return connection.execute(history.update().where(same).values(delivered=after.delivered.encode())).rowcount == 1
+
+
+def _told_of(connection: Connection, reading: Reading) -> tuple[str, ...]:
+    """The sinks that were told that it fires: whatever the rule says by now, it is they who wait for the end of it."""
+    place = (history.c.rule == reading.rule) & (history.c.subject == reading.subject)
+    newest = select(history.c.delivered).where(place).order_by(history.c.id.desc()).limit(1)
+    return tuple(Delivered.decode(connection.execute(newest).scalar()).sinks)
 
 
 def _note(connection: Connection, reading: Reading, change: AlertChange, now: Instant, sinks: Iterable[str]) -> Notice:

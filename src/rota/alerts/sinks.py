@@ -16,7 +16,7 @@ from rota.clock import Instant, isoformat
 from rota.core.alert import LOG, AlertChange, AlertSink
 from rota.errors import RotaError
 from rota.logs import get_logger
-from rota.webhooks import Webhooks
+from rota.webhooks import Webhooks, sign
 
 __all__ = ["CommandFailed", "CommandSink", "LogSink", "Sink", "WebhookSink", "make_sinks"]
 
@@ -119,13 +119,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def make_sinks(sinks: Mapping[str, AlertSink], webhooks: Webhooks) -> dict[str, Sink]:
-    """The sinks of a configuration, and the log. Raises if an address can be seen to be none to call."""
+    """The sinks of a configuration, and the log. Raises if an address or a secret can be seen to be of no use."""
     made: dict[str, Sink] = {LOG: LogSink()}
     for name, sink in sinks.items():
         if sink.webhook is None:
             made[name] = CommandSink(sink.command)
         else:
             webhooks.check(sink.webhook)
+            if sink.secret is not None:
+                sign(sink.secret, name, 0, b"")  # a secret that cannot sign is refused now, not when something is wrong
             made[name] = WebhookSink(webhooks, sink.webhook, sink.secret)
     return made
 

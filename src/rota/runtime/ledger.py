@@ -102,10 +102,10 @@ class Ledger:
         self.reaped_total = 0
         self.claims_total = 0
         self.claimed_total = 0
-        self.touches: dict[tuple[str, str], int] = {}
-        """Activities, by type and what they led to."""
-        self.passed: Counter[tuple[str, str]] = Counter()
-        """Runs that stopped without having ended, by type and how: released, snoozed."""
+        self.touches: dict[str, dict[str, int]] = {}
+        """Activities, by type and by what they led to."""
+        self.passed: dict[str, Counter[str]] = {}
+        """Runs that stopped without having ended, by type and by how: released, snoozed."""
         self._new: _Books = {}
         self._old: _Books = {}
 
@@ -123,7 +123,7 @@ class Ledger:
         reason: str | None = None
         if verdict.event is not _COMPLETE:
             if verdict.event in _NO_END:
-                self.passed[task.task_type, _NO_END[verdict.event]] += 1
+                self.passed.setdefault(task.task_type, Counter())[_NO_END[verdict.event]] += 1
                 return
             reason = bounded_reason(verdict.reason)
         book = self._new.get((task.task_type, task.trigger_mode)) or self._book(task)
@@ -149,8 +149,12 @@ class Ledger:
         self.claimed_total += count
 
     def touched(self, task_type: str, outcome: TouchOutcome) -> None:
-        place = task_type, str.__str__(outcome)
-        self.touches[place] = self.touches.get(place, 0) + 1
+        # One dictionary inside another: texts know their hash, a pair of them would have to be hashed at every touch.
+        counts = self.touches.get(task_type)
+        if counts is None:
+            counts = self.touches[task_type] = {}
+        word = str.__str__(outcome)
+        counts[word] = counts.get(word, 0) + 1
 
     def _book(self, task: Task) -> Book:
         place = task.task_type, task.trigger_mode

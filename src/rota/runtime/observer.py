@@ -1,6 +1,7 @@
 """Who wants to know what an instance does: metrics, history and traces all listen here, in one way.
 
-An observer is called on the event loop, between two steps of a run, so it must be quick and must not raise.
+An observer is called on the event loop, between two steps of a run, so it must be quick. One that raises harms nobody:
+it stands behind a guard, and its first error of each kind is logged.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rota.clock import Instant
-from rota.core.outcome import TouchOutcome
 from rota.core.task import Task
+from rota.logs import get_logger
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
 
-__all__ = ["Observer", "Producer"]
+__all__ = ["Guarded", "Observer", "Producer"]
+
+log = get_logger("rota.runtime")
 
 
 class Producer(Protocol):
@@ -44,5 +47,47 @@ class Observer(Protocol):
     def claimed(self, count: int) -> None:
         """A claim has brought so many tasks."""
 
-    def touched(self, task_type: str, outcome: TouchOutcome) -> None:
-        """A user's activity has led to this."""
+
+class Guarded:
+    """An `Observer` around one that may raise: a run is never lost because somebody wanted to know of it."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._known: set[tuple[str, type[Exception]]] = set()
+
+    def run_started(self, running: Running) -> None:
+        try:
+            self._observer.run_started(running)
+        except Exception as error:
+            self._failed("run_started", error)
+
+    def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
+        try:
+            self._observer.run_ended(running, verdict, landed)
+        except Exception as error:
+            self._failed("run_ended", error)
+
+    def write_refused(self, task: Task) -> None:
+        try:
+            self._observer.write_refused(task)
+        except Exception as error:
+            self._failed("write_refused", error)
+
+    def reaped(self, task: Task, now: Instant) -> None:
+        try:
+            self._observer.reaped(task, now)
+        except Exception as error:
+            self._failed("reaped", error)
+
+    def claimed(self, count: int) -> None:
+        try:
+            self._observer.claimed(count)
+        except Exception as error:
+            self._failed("claimed", error)
+
+    def _failed(self, told: str, error: Exception) -> None:
+        """It will fail alike at the next run, and the next: once is enough to know."""
+        if (told, type(error)) in self._known:
+            return
+        self._known.add((told, type(error)))
+        log.error("observer failed", observer=type(self._observer).__name__, told=told, exc_info=error)

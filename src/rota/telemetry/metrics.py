@@ -137,19 +137,23 @@ class Metrics:
                 ended.add_metric([label, status, reason], count)
             took.add_metric([label], _buckets(book.took), book.took_sum_ms / SECOND)
             late.add_metric([label], _buckets(book.late), book.late_sum_ms / SECOND)
-        for (label, reason), count in self._summed(ledger.passed).items():
+        for label, reason, count in self._summed(ledger.passed):
             ended.add_metric([label, "skipped", reason], count)
         yield from (ended, took, late)
         touches = CounterMetricFamily("rota_touches", "Activities, by what they led to.", labels=["type", "outcome"])
-        for (label, outcome), count in self._summed(ledger.touches).items():
+        for label, outcome, count in self._summed(ledger.touches):
             touches.add_metric([label, outcome], count)
         yield touches
 
-    def _summed(self, counts: Mapping[tuple[str, str], int]) -> Counter[tuple[str, str]]:
+    def _summed(self, by_type: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str, int]]:
+        """Label, word and count, over the types that share a label."""
         total: Counter[tuple[str, str]] = Counter()
-        for (task_type, other), count in sorted(counts.items()):
-            total[self._label(task_type), other] += count
-        return total
+        for task_type, counts in sorted(by_type.items()):
+            label = self._label(task_type)
+            for word, count in counts.items():
+                total[label, word] += count
+        for (label, word), count in sorted(total.items()):
+            yield label, word, count
 
     def _instance(self, ledger: Ledger) -> Iterator[Metric]:
         health = self._app.health()

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rota.app import Rota
 from rota.clock import Clock, Instant, SystemClock
-from rota.core.outcome import TouchOutcome
 from rota.core.task import Event, Task
-from rota.errors import InvalidConfig
+from rota.errors import InvalidConfig, RotaError
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
 
@@ -37,12 +36,16 @@ def trace(app: Rota, provider: TracerProvider | None = None) -> None:
     from opentelemetry import trace as api
 
     tracer = api.get_tracer("rota", tracer_provider=provider)
+    # An app that traces itself may be served by a command that would trace it too: one span a run is enough.
+    app.observers[:] = [observer for observer in app.observers if not isinstance(observer, _RunSpans)]
     app.observers.append(_RunSpans(tracer, SystemClock()))
     app.producer = _CallSpans(tracer)
 
 
 def trace_if_configured(app: Rota) -> bool:
-    """Make spans if this process has an OpenTelemetry provider; whether it has."""
+    """Make spans if this process has an OpenTelemetry provider, unless some are made already; whether any are."""
+    if app.producer is not None:
+        return True
     if find_spec("opentelemetry") is None:
         return False
     from opentelemetry import trace as api
@@ -61,13 +64,22 @@ class _CallSpans:
 
     @contextmanager
     def making(self, verb: str, task_type: str) -> Generator[Callable[[str], None]]:
-        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace import SpanKind, Status, StatusCode
 
-        attributes = {"rota.task.type": task_type}
+        # An error's message may name a key or a user, so the span gets its code only.
         with self._tracer.start_as_current_span(
-            f"{verb} {task_type}", kind=SpanKind.PRODUCER, attributes=attributes
+            f"{verb} {task_type}",
+            kind=SpanKind.PRODUCER,
+            attributes={"rota.task.type": task_type},
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
-            yield lambda outcome: span.set_attribute("rota.outcome", str(outcome))
+            try:
+                yield lambda outcome: span.set_attribute("rota.outcome", str(outcome))
+            except Exception as error:
+                code = error.code if isinstance(error, RotaError) else type(error).__name__
+                span.set_status(Status(StatusCode.ERROR, code))
+                raise
 
 
 class _OpenSpan(NamedTuple):
@@ -104,7 +116,9 @@ class _RunSpans:
         from opentelemetry.trace import Status, StatusCode
 
         span, started_at = running.trace
-        ended_at = max(started_at, min(started_at + running.took_ms, self._clock.now()))
+        ended_at = max(started_at, self._clock.now())
+        if verdict is not None:  # how long it took is known; what it took to write that down is not part of it
+            ended_at = min(started_at + running.took_ms, ended_at)
         if verdict is None:
             span.set_attribute("rota.run.outcome", "lost")
         else:
@@ -136,9 +150,6 @@ class _RunSpans:
 
     def claimed(self, count: int) -> None:
         """Claims have no span: they belong to no run."""
-
-    def touched(self, task_type: str, outcome: TouchOutcome) -> None:
-        """The call's own span says so."""
 
 
 def _attributes(task: Task) -> dict[str, str | int]:
