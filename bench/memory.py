@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.memory_pairs import NEAR_MISSES, PARAPHRASES
+from bench.memory_pairs import HELD_OUT_NEAR_MISSES, HELD_OUT_PARAPHRASES, NEAR_MISSES, PARAPHRASES
 from rota import Rota
 from rota.memory import (
     ChatPush,
@@ -36,17 +36,19 @@ from rota.memory.vectors import cosines, to_bytes
 from rota.stores.redis.store import RedisStore
 from rota.testing.redis_servers import redis_server
 
+__all__ = ["memory"]
+
 SIZES = (10_000, 100_000)
 BUDGET_SECONDS, BUDGET_MIB = 60.0, 512.0
 """What grouping the greatest of these may take: time of one core, and memory of the whole process."""
+BUDGET_PUSH_MS = 50.0
+"""What 99 of 100 pushes may take while Redis is down."""
 BACKLOG = 5_000
 PUSHES = 300
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        group(int(sys.argv[1]))
-        return
+def memory() -> None:
+    """Print all four."""
     quality()
     for size in SIZES:
         # Each size in a process of its own, so that the greatest memory is its own.
@@ -64,11 +66,16 @@ def quality() -> None:
         vectors = embedder.embed(pair)
         return float(cosines(vectors[:1], vectors[1:])[0, 0]) >= THRESHOLD
 
-    found = sum(map(is_same, PARAPHRASES))
-    mistaken = sum(map(is_same, NEAR_MISSES))
     print(f"quality ({embedder.name}, threshold {THRESHOLD}):")
-    print(f"  precision {found / (found + mistaken):.2f} ({mistaken} of {len(NEAR_MISSES)} near misses merged)")
-    print(f"  recall    {found / len(PARAPHRASES):.2f} ({found} of {len(PARAPHRASES)} paraphrases)")
+    for half, same, other in (
+        ("first half", PARAPHRASES, NEAR_MISSES),
+        ("held out", HELD_OUT_PARAPHRASES, HELD_OUT_NEAR_MISSES),
+    ):
+        found, mistaken = sum(map(is_same, same)), sum(map(is_same, other))
+        print(
+            f"  {half}: precision {found / (found + mistaken):.2f} ({mistaken} of {len(other)} near misses merged),"
+            f" recall {found / len(same):.2f} ({found} of {len(same)} paraphrases)"
+        )
 
 
 def group(size: int) -> None:
@@ -161,10 +168,12 @@ async def redis_down(folder: Path) -> None:
             back = time.perf_counter() - started
             pending = (await app.counts())["memory_compression"].pending
     times.sort()
+    p99 = times[int(len(times) * 0.99)]
+    verdict = "within" if p99 <= BUDGET_PUSH_MS else "OVER"
     print(
         f"push with Redis down, {PUSHES} users: p50 {times[len(times) // 2]:.1f} ms,"
-        f" p99 {times[int(len(times) * 0.99)]:.1f} ms; {spooled} spooled, {pending} of them tasks"
-        f" {back:.1f} s after it was back"
+        f" p99 {p99:.1f} ms, {verdict} the budget of {BUDGET_PUSH_MS:.0f} ms;"
+        f" {spooled} spooled, {pending} of them tasks {back:.1f} s after it was back"
     )
 
 
@@ -181,4 +190,7 @@ def peak_mib() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        group(int(sys.argv[1]))
+    else:
+        memory()

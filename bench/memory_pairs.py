@@ -1,14 +1,17 @@
 """Pairs of notes with the answer that a person would give: do they say the same?
 
-Written for the purpose; the embedder was not tuned to them. The last group of paraphrases shares few words or none: an
-embedder that knows only wording cannot find them, and the figure for recall shows that.
+Written for the purpose, in two halves. Whoever changes the embedder may look at the first; `HELD_OUT_*` was written
+afterwards to be measured only, so that a rule which fits the first half by accident is found out (one pair of it, up
+and down, has led to a rule since). The last group of
+paraphrases in each half shares few words or none: an embedder that knows only wording cannot find them, and the figure
+for recall shows that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NEAR_MISSES", "PARAPHRASES"]
+__all__ = ["HELD_OUT_NEAR_MISSES", "HELD_OUT_PARAPHRASES", "NEAR_MISSES", "PARAPHRASES"]
 
 PARAPHRASES: Final[tuple[tuple[str, str], ...]] = (
     # The same words, hardly changed.
@@ -83,4 +86,79 @@ NEAR_MISSES: Final[tuple[tuple[str, str], ...]] = (
     ("Tom owes me 20 dollars.", "I owe Tom 20 dollars."),
     ("Buy milk and eggs.", "Buy milk and bread."),
     ("Rent is due on the first.", "Rent is due on the fifteenth."),
+)
+
+HELD_OUT_PARAPHRASES: Final[tuple[tuple[str, str], ...]] = (
+    # The same words, hardly changed.
+    ("Mum's new phone number ends in 4471.", "mum's new phone number ends in 4471"),
+    ("I'm learning to play the ukulele.", "I am learning to play the ukulele."),
+    ("The boiler was serviced in November.", "In November the boiler was serviced."),
+    ("Our landlord is called Mr. Petrov.", "Our landlord's called Mr Petrov"),
+    ("My gym membership expires on 30 June.", "The gym membership expires on 30 June."),
+    ("We have two cats, Miso and Tofu.", "We have two cats: Miso and Tofu."),
+    ("I take my coffee black, without sugar.", "I take my coffee black and without sugar."),
+    ("The team stand-up starts at 9:45.", "Team stand-up starts at 9:45"),
+    ("Please answer in German from now on.", "From now on please answer in German."),
+    ("My grandfather worked in the harbour.", "My grandfather was working in the harbour."),
+    ("The router is behind the bookshelf.", "Router is behind the bookshelf!"),
+    ("I have already renewed my passport.", "I've already renewed the passport."),
+    ("The staging database is refreshed every Sunday.", "Every Sunday the staging database is refreshed."),
+    ("Lena is moving to Toronto in August.", "Lena moves to Toronto in August."),
+    ("I don't watch television.", "I do not watch television."),
+    ("The concert tickets cost 64 euros each.", "Concert tickets cost 64 euros each."),
+    ("He has a scar above his right eye.", "He has got a scar above the right eye."),
+    ("Our anniversary is on 2 May.", "2 May is our anniversary."),
+    ("The spare keys are with our neighbour Ines.", "Spare keys are with the neighbour, Ines."),
+    ("Deployments are frozen until Monday.", "Deployments will be frozen until Monday."),
+    # Some words changed.
+    ("I usually skip breakfast on workdays.", "On workdays I mostly skip breakfast."),
+    ("The roof needs to be repaired before winter.", "Before winter the roof has to be repaired."),
+    ("My wife is a nurse at the city hospital.", "My wife works as a nurse at the city hospital."),
+    ("We adopted a puppy from the shelter.", "We've adopted a little puppy from the animal shelter."),
+    ("Book the cheapest train to Hamburg.", "Please book the cheapest available train to Hamburg."),
+    ("The exam is going to be in room 204.", "The exam will take place in room 204."),
+    ("I grew up in a village near Lyon.", "I grew up in a small village close to Lyon."),
+    ("The printer on the second floor is out of toner.", "Second floor printer is out of toner."),
+    # The same meaning in other words.
+    ("I'm broke until payday.", "There is no money left before my salary comes."),
+    ("The kids are asleep.", "The children went to bed."),
+    ("He hates flying.", "Planes scare him."),
+    ("Our internet is down.", "We have no connection at home."),
+    ("She had a baby last week.", "Last week she gave birth."),
+    ("I need a holiday.", "Some time off would do me good."),
+)
+
+HELD_OUT_NEAR_MISSES: Final[tuple[tuple[str, str], ...]] = (
+    ("Mum's phone number ends in 4471.", "Mum's phone number ends in 4417."),
+    ("I am learning to play the ukulele.", "I am learning to play the accordion."),
+    ("The boiler was serviced in November.", "The boiler was replaced in November."),
+    ("My gym membership expires on 30 June.", "My gym membership expires on 30 July."),
+    ("I take my coffee with sugar.", "I take my coffee without sugar."),
+    ("The stand-up starts at 9:45.", "The stand-up starts at 9:15."),
+    ("Please answer in German.", "Please answer in Italian."),
+    ("My grandfather worked in the harbour.", "My grandmother worked in the harbour."),
+    ("The router is behind the bookshelf.", "The router is behind the sofa."),
+    ("I have renewed my passport.", "I have lost my passport."),
+    ("The staging database is refreshed every Sunday.", "The production database is refreshed every Sunday."),
+    ("Lena is moving to Toronto in August.", "Lena is moving to Vancouver in August."),
+    ("I watch television.", "I never watch television."),
+    ("The tickets cost 64 euros.", "The tickets cost 46 euros."),
+    ("He has a scar above his right eye.", "He has a scar above his left eye."),
+    ("The spare keys are with Ines.", "The spare keys are with Marek."),
+    ("Deployments are frozen until Monday.", "Deployments are allowed until Monday."),
+    ("I skip breakfast on workdays.", "I skip lunch on workdays."),
+    ("The roof was repaired.", "The roof was not repaired."),
+    ("My wife is a nurse.", "My wife is a teacher."),
+    ("We adopted a puppy from the shelter.", "We adopted a kitten from the shelter."),
+    ("Book a train to Hamburg.", "Cancel the train to Hamburg."),
+    ("The exam is in room 204.", "The exam is in room 240."),
+    ("I grew up near Lyon.", "I grew up near Lille."),
+    ("The printer is out of toner.", "The printer is out of paper."),
+    ("Paul lent Eva his bike.", "Eva lent Paul her bike."),
+    ("The meeting starts before noon.", "The meeting starts after noon."),
+    ("Prices went up last year.", "Prices went down last year."),
+    ("I can eat nuts.", "I can't eat nuts."),
+    ("The parcel arrived on Tuesday.", "The parcel was sent on Tuesday."),
+    ("My older brother is an architect.", "My younger brother is an architect."),
+    ("The shop opens on Sundays.", "The shop closes on Sundays."),
 )

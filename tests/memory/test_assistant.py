@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from rota.testing.waiting import until_blocking
 
 ROOT = Path(__file__).parents[2]
 SAID = ("I love hiking in the mountains.", "I really love hiking in the mountains!", "I live in Oslo.")
@@ -34,18 +35,11 @@ def assistant(folder: Path, **environ: str) -> Generator[tuple[subprocess.Popen[
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            until(lambda: answers(client) or process.poll() is not None, "it answers")
+            until_blocking(lambda: answers(client) or process.poll() is not None, "it answers")
             yield process, client
     finally:
         process.kill()
         process.communicate()
-
-
-def until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{seconds} s were not enough until {what}"
-        time.sleep(0.05)
 
 
 def free_port() -> int:
@@ -72,12 +66,12 @@ def test_a_user_is_remembered_in_fewer_words(tmp_path: Path) -> None:
         def known() -> Any:
             return client.get("/memory/ada").json()
 
-        until(lambda: known()["figures"]["fresh"] == 0, "everything is compressed")
+        until_blocking(lambda: known()["figures"]["fresh"] == 0, "everything is compressed")
         assert sorted(note["stands_for"] for note in known()["notes"]) == [1, 2]
         assert client.get("/chat/ada", params={"text": "where do I live"}).json()["answer"] == (
             "You told me: I live in Oslo."
         )
-        until(lambda: known()["profile"] is not None, "the type of its own has run")
+        until_blocking(lambda: known()["profile"] is not None, "the type of its own has run")
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in process.communicate(timeout=60)[1]
 

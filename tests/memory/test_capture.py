@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rota.memory import (
     ChatMessagePush,
     ChatPush,
     DocumentPush,
+    HashingEmbedder,
     Kind,
     Memory,
     MemorySettings,
@@ -27,9 +28,11 @@ from rota.memory import (
     install_memory,
 )
 from rota.memory.shapes import parse
+from rota.memory.vectors import Vectors
 from rota.stores.redis.store import RedisStore
 from rota.testing import FakeClock
 from rota.testing.redis_servers import RedisServer, redis_server
+from rota.testing.waiting import until
 
 
 class Scheduler:
@@ -163,6 +166,32 @@ async def test_text_that_no_database_keeps_is_refused(memory: Memory) -> None:
             await memory.push(ChatPush(messages=[Message.model_construct(content=text)], user_id="u1"))
 
 
+@pytest.mark.parametrize("timestamp", [0, "1970-01-01T00:00:00Z", "1969-07-20T20:17:00Z"])
+async def test_what_happened_long_ago_stays_there(memory: Memory, timestamp: object) -> None:
+    push = parse(ChatMessagePush, {"user_id": "u1", "content": "One small step.", "timestamp": timestamp})
+    found = await (await memory.contexts()).get("u1", (await memory.push_message(push)).context_id)
+    assert found is not None
+    assert found.created_at == (-14_182_980_000 if "1969" in str(timestamp) else 0)
+    await memory.drain()
+
+
+async def test_a_long_text_does_not_hold_the_event_loop(memory: Memory) -> None:
+    """It is embedded in a thread: meanwhile others get their turn."""
+    loop_thread, seen = threading.get_ident(), list[int]()
+    embed = memory.embedder.embed
+
+    class Watched(HashingEmbedder):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            seen.append(threading.get_ident())
+            return embed(texts)
+
+    memory.embedder = Watched()
+    for text in ("Short.", "word " * 20_000):
+        await memory.push_message(ChatMessagePush(user_id="u1", content=text))
+    await memory.drain()
+    assert [one == loop_thread for one in seen] == [True, False]
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[RedisServer]:
     with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as running:
@@ -184,9 +213,7 @@ async def test_while_redis_is_down_pushes_are_taken_and_run_afterwards(
         await memory.drain()
         assert app.health().spooled == 20
         await asyncio.to_thread(server.start)
-        deadline = time.monotonic() + 30
-        while app.health().spooled and time.monotonic() < deadline:  # noqa: ASYNC110  # health is a picture, not an event
-            await asyncio.sleep(0.02)
+        await until(lambda: not app.health().spooled)
         for _ in range(2):
             clock.advance("31m")
             await app.run_until_idle()

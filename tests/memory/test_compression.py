@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.memory.stage import EMBEDDER, capture, compress, everything, groups_of, problems_of
 
@@ -190,3 +194,59 @@ async def test_missing_vectors_are_made_on_the_way(sqlite: Database) -> None:
     assert (await compress(sqlite, "u1")).groups == 1
     assert await problems_of(contexts, U1, ids) == []
     assert all(one.embedder == EMBEDDER.name for one in await everything(contexts, "u1"))
+
+
+async def test_time_may_run_out_between_two_groups(sqlite: Database) -> None:
+    """A model takes its time over each group: the run stops within a chunk, and the next one decides about the rest."""
+
+    class Slow(RuleMerger):
+        async def merge(self, sources: Sequence[Context]) -> Merged | None:
+            clock.advance("20s")
+            return await super().merge(sources)
+
+    clock = FakeClock()
+    contexts = Contexts(sqlite)
+    ids = await capture(contexts, U1, [f"Note {topic}, {word}." for topic in range(10) for word in ("the", "a", "an")])
+    ids += await capture(contexts, Owner("u2"), [one.text for one in await contexts.get_many("u1", ids)])
+    slow = Compression(contexts, EMBEDDER, Slow(), settling_ms=0)
+    runs = 0
+    while not (done := await slow.compress(Scope("u1"), Budget(clock, total_ms=100_000))).is_finished:
+        runs += 1
+        assert 0 < done.groups < 10
+    await compress(sqlite, "u2")
+    assert runs >= 3
+    assert await problems_of(contexts, U1, ids[:30]) == []
+    assert await groups_of(contexts, "u1") == await groups_of(contexts, "u2")
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    notes=st.lists(st.tuples(st.integers(0, 200), st.booleans()), min_size=1, max_size=25),
+    cuts=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+)
+async def test_however_it_is_cut_the_groups_are_the_same_and_again_changes_nothing(
+    tmp_path: Path, notes: list[tuple[int, bool]], cuts: list[int], sizes: list[int]
+) -> None:
+    """Runs between any two pushes, chunks of any size: as one run over everything. A run without news writes nothing
+    but that it ran."""
+    database = Database(f"sqlite:///{tmp_path}/{uuid4().hex}.db?synchronous=OFF", clock=FakeClock())
+    await database.open()
+    try:
+        contexts = Contexts(database)
+        texts = [(paraphrases(number, 1)[0], may_merge) for number, may_merge in notes]
+        ids: list[int] = []
+        for start, (text, may_merge) in enumerate(texts):
+            ids += await capture(contexts, U1, [text], enable_merge=may_merge)
+            await capture(contexts, Owner("whole"), [text], enable_merge=may_merge)
+            if start % cuts[start % len(cuts)] == 0:
+                await compress(database, "u1", batch_size=sizes[start % len(sizes)])
+        await compress(database, "u1", batch_size=sizes[0])
+        await compress(database, "whole")
+        assert await groups_of(contexts, "u1") == await groups_of(contexts, "whole")
+        assert await problems_of(contexts, U1, ids) == []
+        before = await everything(contexts, "u1")
+        assert (await compress(database, "u1", batch_size=sizes[-1])).looked_at == 0
+        assert await everything(contexts, "u1") == before
+    finally:
+        await database.close()

@@ -36,7 +36,6 @@ def plainly(vectors: Vectors, known: list[bool], threshold: float, reach: int) -
     return joins
 
 
-@settings(deadline=None)
 @given(vectors=VECTORS, threshold=THRESHOLDS, reach=st.integers(1, 50), block=st.integers(1, 50), data=st.data())
 def test_blocks_of_any_size_read_the_rule_as_it_stands(
     vectors: Vectors, threshold: float, reach: int, block: int, data: st.DataObject
@@ -46,7 +45,6 @@ def test_blocks_of_any_size_read_the_rule_as_it_stands(
     assert joins.tolist() == plainly(vectors, known, threshold, reach)
 
 
-@settings(deadline=None)
 @given(vectors=VECTORS, threshold=THRESHOLDS)
 def test_nothing_chains(vectors: Vectors, threshold: float) -> None:
     """Every member is similar to its leader itself; no leader is similar to an earlier one."""
@@ -61,7 +59,6 @@ def test_nothing_chains(vectors: Vectors, threshold: float) -> None:
         assert all(similar[later, earlier] < threshold for earlier in leaders if earlier < later)
 
 
-@settings(deadline=None)
 @given(vectors=VECTORS, threshold=THRESHOLDS, cut=st.integers(0, 40), reach=st.integers(1, 50))
 def test_what_is_cut_in_two_gives_the_same_groups(vectors: Vectors, threshold: float, cut: int, reach: int) -> None:
     """The second part only gets the leaders of the first."""
@@ -74,7 +71,6 @@ def test_what_is_cut_in_two_gives_the_same_groups(vectors: Vectors, threshold: f
     assert [*first.tolist(), *(rows[join] for join in second.tolist()[len(leaders) :])] == whole
 
 
-@settings(deadline=None)
 @given(vectors=VECTORS)
 def test_groups_are_those_that_others_joined(vectors: Vectors) -> None:
     joins = assign(vectors)
@@ -83,7 +79,7 @@ def test_groups_are_those_that_others_joined(vectors: Vectors) -> None:
     assert sorted(members) == [row for row, leader in enumerate(joins.tolist()) if row != leader]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(arrays.arrays(np.int8, (6, 600), elements=st.integers(-127, 127)))
 def test_a_cosine_is_the_same_number_in_any_matrix(vectors: Vectors) -> None:
     together = cosines(vectors, vectors)
@@ -92,11 +88,10 @@ def test_a_cosine_is_the_same_number_in_any_matrix(vectors: Vectors) -> None:
             assert cosines(vectors[row : row + 1], vectors[column : column + 1])[0, 0] == together[row, column]
 
 
-@settings(deadline=None)
 @given(arrays.arrays(np.float64, (4, 16), elements=st.floats(-1e6, 1e6)))
 def test_vectors_survive_the_database(values: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> None:
     vectors = quantise(values)
-    assert (from_bytes(to_bytes(vectors), 16) == vectors).all()
+    assert (from_bytes(to_bytes(vectors)) == vectors).all()
 
 
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:
@@ -115,7 +110,6 @@ def test_the_greatest_numbers_are_still_exact(dimensions: int) -> None:
     )
 
 
-@settings(deadline=None)
 @given(vectors=VECTORS, known=st.integers(0, 40), chance=st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(vectors: Vectors, known: int, chance: Random) -> None:
     """Leaders and chunk are shuffled; who joins whom stays the same."""
@@ -124,7 +118,7 @@ def test_the_order_of_the_input_does_not_matter(vectors: Vectors, known: int, ch
     ]
     leaders = [Vector(one.id, one.place, one.embedding or b"") for one in chunk[:known]]
     fresh = chunk[known:]
-    expected = who_joins_whom(leaders, fresh, 3)
+    expected = who_joins_whom(leaders, fresh)
     chance.shuffle(leaders)
     chance.shuffle(fresh)
-    assert who_joins_whom(leaders, fresh, 3) == expected
+    assert who_joins_whom(leaders, fresh) == expected

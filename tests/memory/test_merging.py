@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.memory.context import MAX_TEXT_LENGTH, Context, Kind, Owner, State
@@ -48,7 +48,6 @@ def spoken(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9]+', text.lower()))} "
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 def test_every_sentence_of_every_source_is_still_there(texts: list[str]) -> None:
     merged = [spoken(sentence) for sentence in sentences_of(merged_texts(texts))]
@@ -57,7 +56,6 @@ def test_every_sentence_of_every_source_is_still_there(texts: list[str]) -> None
             assert any(spoken(sentence) in kept for kept in merged)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 def test_nothing_is_said_twice_and_merging_again_changes_nothing(texts: list[str]) -> None:
     merged = merged_texts(texts)
@@ -67,7 +65,6 @@ def test_nothing_is_said_twice_and_merging_again_changes_nothing(texts: list[str
     assert merged_texts([merged, *texts]) == merged
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
 def test_any_text_can_be_merged(texts: list[str]) -> None:
     merged = merged_texts(texts)
@@ -87,3 +84,12 @@ async def test_keywords_importance_and_title() -> None:
 async def test_what_would_be_too_long_is_kept_apart() -> None:
     sources = [a_context("a" * MAX_TEXT_LENGTH), a_context("b" * 10)]
     assert await RuleMerger().merge(sources) is None
+
+
+async def test_long_lists_are_merged_in_a_moment() -> None:
+    """Two documents of thousands of short lines: asking each about each took longer than any run may take."""
+    lines = [f"Line {number} of the list" for number in range(3_500)]
+    longer = [f"{line} again" for line in lines[: len(lines) // 2]]
+    merged = await RuleMerger().merge([a_context("\n".join(lines)), a_context("\n".join(longer))])
+    assert merged is not None
+    assert merged.text.splitlines() == [*longer, *lines[len(longer) :]]

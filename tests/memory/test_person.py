@@ -58,6 +58,7 @@ async def test_everything_goes_out_and_everything_goes_away(database: Database, 
     kinds = [kept.kind async for kept in export_user(database, "u1")]
     assert (kinds.count("context"), kinds.count("watermark")) == (4, 1)
     assert kinds.count("summary") >= 1
+    assert kinds.count("statistics") == 1
     before = await rows_of(database, "u2")
     assert await erase_user(database, "u1") == 4
     assert set((await rows_of(database, "u1")).values()) == {0}

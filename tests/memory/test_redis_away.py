@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from rota.memory import ChatMessagePush, Memory, install_memory
 from rota.stores.redis.store import RedisStore
 from rota.testing.redis_servers import RedisServer, redis_server
 from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.waiting import until
 
 USERS = 200
-PUSH_MS = 50
-"""What 99 of 100 pushes may take, by the issue; on a machine that others use too, the median is held to it."""
 
 
 @pytest.fixture
@@ -43,16 +41,8 @@ def an_app(server: RedisServer, folder: Path) -> tuple[Rota, Memory]:
     return app, install_memory(app)
 
 
-async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what is waited for is a picture, not an event
-            await asyncio.sleep(0.02)
-
-
-async def push(memory: Memory, user_id: str) -> float:
-    started = time.perf_counter()
+async def push(memory: Memory, user_id: str) -> None:
     await memory.push_message(ChatMessagePush(user_id=user_id, content="I love hiking in the mountains."))
-    return 1_000 * (time.perf_counter() - started)
 
 
 async def users_who_ran(app: Rota) -> set[str | None]:
@@ -66,9 +56,10 @@ async def users_who_ran(app: Rota) -> set[str | None]:
 
 
 async def everybody_ran(app: Rota) -> None:
-    async with asyncio.timeout(60):
-        while len(await users_who_ran(app)) < USERS:  # noqa: ASYNC110 - the run log is in the store
-            await asyncio.sleep(0.05)
+    async def all_ran() -> bool:
+        return len(await users_who_ran(app)) == USERS
+
+    await until(all_ran, "everybody ran")
 
 
 @pytest.mark.parametrize("comes_back", ["full", "empty"])
@@ -77,8 +68,9 @@ async def test_nothing_is_lost_while_redis_is_away(own_redis: RedisServer, tmp_p
     async with app:
         await app.start()
         await asyncio.to_thread(own_redis.stop)
-        times = sorted([await push(memory, f"u{number}") for number in range(USERS)])
-        assert times[USERS // 2] < PUSH_MS
+        for number in range(USERS):
+            # How long it takes is measured by `python -m bench.memory`. Here: that no answer needs the store.
+            await push(memory, f"u{number}")
         await memory.drain()
         await until(lambda: app.health().spooled == USERS)
         if comes_back == "empty":
@@ -104,9 +96,10 @@ async def test_a_store_that_was_emptied_learns_the_types_again(own_redis: RedisS
         own_redis.ask("FLUSHALL")
         await app.start()
 
-        async with asyncio.timeout(30):
-            while not (await app.runs("statistics_update")).items:  # noqa: ASYNC110 - the run log is in the store
-                await asyncio.sleep(0.05)
+        async def has_run() -> bool:
+            return bool((await app.runs("statistics_update")).items)
+
+        await until(has_run)
 
 
 async def test_what_is_closed_has_told_the_scheduler(own_redis: RedisServer, tmp_path: Path) -> None:

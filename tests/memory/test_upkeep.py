@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 from tests.memory.stage import EMBEDDER, capture, compress, everything
@@ -80,13 +82,50 @@ async def test_a_result_takes_its_sources_along(sqlite: Database, clock: FakeClo
     assert await everything(contexts, "u1") == []
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10), st.integers(0, 1_000), st.integers(1, 1_000 * DAY))
 def test_more_important_lives_no_shorter(importance: int, merge_count: int, retention_ms: int) -> None:
     life = lifetime_ms(importance, merge_count, retention_ms)
     longer = lifetime_ms(min(10, importance + 1), merge_count + 1, retention_ms)
     assert life is None or life >= retention_ms
     assert longer is None or (life is not None and longer >= life)
+
+
+CONTEXTS = st.tuples(st.integers(0, 10), st.integers(0, 4), st.integers(0, 400), st.sampled_from([None, 0, 1, 2]))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kept=st.lists(CONTEXTS, min_size=3, max_size=12))
+async def test_what_goes_is_what_the_rule_says_and_a_dry_run_says_it_first(
+    tmp_path: Path, kept: list[tuple[int, int, int, int | None]]
+) -> None:
+    """Any ages (days), importances and lineages, against the rule read aloud. The first three are results."""
+    clock = FakeClock()
+    database = Database(f"sqlite:///{tmp_path}/{uuid4().hex}.db?synchronous=OFF", clock=clock)
+    await database.open()
+    try:
+        contexts, now = Contexts(database), clock.now()
+        ids = [await important(contexts, importance) for importance, *_ in kept]
+        gone: set[int] = set()
+        for number, (importance, merge_count, days, into) in enumerate(kept):
+            at = now - days * DAY
+            changes: dict[str, object] = {"updated_at": at, "compressed_at": at, "merge_count": merge_count}
+            if number >= 3 and into is not None:
+                changes |= {"state": "merged", "merged_into": ids[into]}
+            await database.write(
+                lambda c, n=number, to=changes: c.execute(update(table).where(table.c.id == ids[n]).values(to))
+            )
+            life = 30 * DAY if "state" in changes else lifetime_ms(importance, merge_count, 30 * DAY)
+            if life is not None and at + life <= now:
+                gone.add(ids[number])
+        with_results = {ids[n] for n, one in enumerate(kept) if n >= 3 and one[3] is not None and ids[one[3]] in gone}
+        said = await Cleanup(contexts, 30).cleanup_expired_data(dry_run=True)
+        done = await Cleanup(contexts, 30).cleanup_expired_data()
+        left = {one.id for one in await everything(contexts, "u1")}
+        assert set(ids) - left == set(said.ids) == gone | with_results
+        assert (done.deleted, done.sources) == (said.deleted, said.sources)
+        assert (await Cleanup(contexts, 30).cleanup_expired_data()).deleted == 0
+    finally:
+        await database.close()
 
 
 async def test_cleaning_goes_on_where_it_stopped(sqlite: Database, clock: FakeClock) -> None:
@@ -132,7 +171,7 @@ async def test_only_stale_and_missing_vectors_are_computed(database: Database, c
     assert (await Refresh(contexts, newer, batch_size=2).refresh(Scope("u1"), budget())).refreshed == 3
     assert sorted(newer.asked) == ["One.", "Three.", "Two."]
     assert (await Refresh(contexts, newer).refresh(Scope("u1"), budget())).refreshed == 0
-    assert {one.embedder for one in await everything(contexts, "u1")} == {"hashing-64-1"}
+    assert {one.embedder for one in await everything(contexts, "u1")} == {"hashing-64-2"}
     assert {one.embedder for one in await everything(contexts, "u2")} == {EMBEDDER.name}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from rota.errors import InvalidInput
+from rota.keys import UserKeyConfig
 from rota.memory.compression import embedded
 from rota.memory.context import NewContext, Owner
 from rota.memory.contexts import Contexts
@@ -40,12 +41,19 @@ class Capture:
     """Takes pushes for one database."""
 
     def __init__(
-        self, contexts: Contexts, embedder: Embedder, touches: Touches, *, anonymous: Anonymous = "default"
+        self,
+        contexts: Contexts,
+        embedder: Embedder,
+        touches: Touches,
+        *,
+        anonymous: Anonymous = "default",
+        keys: UserKeyConfig | None = None,
     ) -> None:
         self._contexts = contexts
         self._embedder = embedder
         self._touches = touches
         self._anonymous: Anonymous = anonymous
+        self._keys = keys or UserKeyConfig()
 
     async def push(self, push: ChatPush | ScreenshotPush | DocumentPush) -> PushAnswer:
         """Several messages, a screenshot or a document."""
@@ -80,7 +88,9 @@ class Capture:
                     "The push has no user_id, and memory.anonymous is 'reject'. Say whose memory this is."
                 )
             user_id = ANONYMOUS
-        owner = Owner(user_id, push.device_id or "default", push.agent_id or "default").check()
+        # A missing id is what a task takes it for: else the upkeep would look for it elsewhere.
+        device_id = push.device_id or self._keys.default_device_id
+        owner = Owner(user_id, device_id, push.agent_id or self._keys.default_agent_id).check()
         for what, value in (("user_id", owner.user_id), ("device_id", owner.device_id), ("agent_id", owner.agent_id)):
             if _RESERVED.fullmatch(value):
                 raise InvalidInput(f"The {what} {value!r} is reserved. Use one that is not between '__' and '__'.")

@@ -32,6 +32,8 @@ __all__ = ["BATCH_SIZE", "SETTLING_MS", "Budget", "Compressed", "Compression", "
 BATCH_SIZE: Final = 100
 SETTLING_MS: Final[Millis] = 5 * MINUTE
 """A context is left alone for so long after it was captured."""
+QUICK_CHARACTERS: Final = 10_000
+"""Texts up to here are embedded on the event loop, if the embedder is an instant one: a few milliseconds at most."""
 MAX_LOSSES: Final = 20
 """How often in a row a run begins a chunk again because another run was in it, before it gives up."""
 
@@ -48,6 +50,8 @@ class Compressed(msgspec.Struct):
     merged: int = 0
     """Contexts that live on in another one."""
     groups: int = 0
+    substituted: int = 0
+    """Of them, those that the rule merged because the model could not."""
     is_finished: bool = True
     """False if time ran out with settled contexts left."""
     has_unsettled: bool = False
@@ -119,7 +123,7 @@ class Compression:
                 done.is_finished = False
                 return
             try:
-                leaders, losses = await self._compress_chunk(owner, chunk, leaders, done), 0
+                leaders, losses = await self._compress_chunk(owner, chunk, leaders, budget, done), 0
             except Lost:
                 leaders, losses = None, losses + 1
                 log.warning("memory_lost", user_id=owner.user_id, losses=losses)
@@ -128,7 +132,7 @@ class Compression:
                         f"Another run keeps compressing the memory of {owner.user_id!r}. Run it again later."
                     ) from None
             else:
-                if len(chunk) < self._batch_size:
+                if len(chunk) < self._batch_size or not done.is_finished:
                     # The last one: whatever is committed late meanwhile, the next run finds.
                     return
             finally:
@@ -136,9 +140,13 @@ class Compression:
                     report(done)
 
     async def _compress_chunk(
-        self, owner: Owner, chunk: list[Context], leaders: list[Vector] | None, done: Compressed
+        self, owner: Owner, chunk: list[Context], leaders: list[Vector] | None, budget: Budget, done: Compressed
     ) -> list[Vector] | None:
-        """Decide about each context of a chunk. Answers the leaders after it, or None if they must be read anew."""
+        """Decide about each context of a chunk. Answers the leaders after it, or None if they must be read anew.
+
+        A merger that asks a model takes its time, so time may run out between two groups. The rest of the chunk stays
+        fresh then, and the next run decides about it as this one would have.
+        """
         chunk = await self._with_vectors(owner, chunk)
         is_latest = True
         if leaders is None:
@@ -147,24 +155,26 @@ class Compression:
             # Contexts that came late may lie between leaders that are there already.
             is_latest = not await self._contexts.has_leaders_after(owner, last_at)
         mergeable = [context for context in chunk if context.enable_merge]
-        joins = who_joins_whom(
-            leaders, mergeable, self._embedder.dimensions, threshold=self._threshold, reach=self._reach
-        )
+        joins = who_joins_whom(leaders, mergeable, threshold=self._threshold, reach=self._reach)
         apart: list[int] = []
         results: dict[int, int] = {}
-        for leader_id, member_ids in joins.items():
-            result_id = await self._merge(owner, leader_id, member_ids)
+        for number, (leader_id, member_ids) in enumerate(joins.items()):
+            if number > 0 and budget.is_spent():
+                done.is_finished = False
+                return None
+            result_id = await self._merge(owner, leader_id, member_ids, done)
             if result_id is None:
                 apart += member_ids
                 continue
             results[leader_id] = result_id
+            done.looked_at += sum(one.id in (leader_id, *member_ids) for one in chunk)
             done.groups += 1
             done.merged += len(member_ids) + (leader_id != result_id)
         merged = {member for leader_id in results for member in joins[leader_id]} | results.keys()
         stay = [context.id for context in chunk if context.id not in merged and context.id not in apart]
         if stay or apart:
             done.kept += await self._contexts.keep(owner, stay, apart=apart)
-        done.looked_at += len(chunk)
+        done.looked_at += len(stay) + len(apart)
         return self._leaders_after(leaders, mergeable, joins, results) if is_latest else None
 
     async def _with_vectors(self, owner: Owner, chunk: list[Context]) -> list[Context]:
@@ -183,7 +193,7 @@ class Compression:
             for context in chunk
         ]
 
-    async def _merge(self, owner: Owner, leader_id: int, member_ids: Sequence[int]) -> int | None:
+    async def _merge(self, owner: Owner, leader_id: int, member_ids: Sequence[int], done: Compressed) -> int | None:
         """One group, in one transaction; the id of its result, or None if its members are better kept apart."""
         found = {one.id: one for one in await self._contexts.get_many(owner.user_id, [leader_id, *member_ids])}
         if len(found) != 1 + len(member_ids):
@@ -192,7 +202,11 @@ class Compression:
         if any(member.state is not State.FRESH for member in members) or leader.state is State.MERGED:
             raise Lost("Another run has compressed these contexts meanwhile. Look again; nothing was written.")
         merged = await self._merger.merge([leader, *members])
-        return None if merged is None else await self._contexts.merge(leader, members, merged)
+        if merged is None:
+            return None
+        result_id = await self._contexts.merge(leader, members, merged)
+        done.substituted += merged.is_substitute
+        return result_id
 
     def _leaders_after(
         self,
@@ -211,7 +225,6 @@ class Compression:
 def who_joins_whom(
     leaders: Sequence[Vector],
     chunk: Sequence[Context],
-    dimensions: int,
     *,
     threshold: float = THRESHOLD,
     reach: int = REACH,
@@ -222,14 +235,14 @@ def who_joins_whom(
         return {}
     in_order = sorted([*leaders, *fresh], key=lambda vector: vector.place)
     is_fresh = {vector.id for vector in fresh}
-    vectors = from_bytes([vector.embedding for vector in in_order], dimensions)
+    vectors = from_bytes([vector.embedding for vector in in_order])
     leads = np.array([vector.id not in is_fresh for vector in in_order], dtype=np.bool_)
     joins = assign(vectors, leads, threshold=threshold, reach=reach)
     return {in_order[leader].id: [in_order[row].id for row in rows] for leader, rows in groups(joins)}
 
 
 async def embedded(embedder: Embedder, texts: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """The vectors of texts; in a thread, unless the embedder takes no time."""
-    if embedder.is_instant and len(texts) <= BATCH_SIZE:
+    """The vectors of texts; in a thread, unless it takes no time."""
+    if embedder.is_instant and sum(map(len, texts)) <= QUICK_CHARACTERS:
         return embedder.embed(texts)
     return await asyncio.to_thread(embedder.embed, texts)

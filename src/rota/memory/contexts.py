@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -96,8 +96,8 @@ class Contexts:
         def write(connection: Connection) -> list[int]:
             now = self._now(connection)
             for row in rows:
-                times = {"captured_at": now, "updated_at": now, "created_at": row["created_at"] or now}
-                row |= times
+                happened_at = now if row["created_at"] is None else row["created_at"]
+                row |= {"captured_at": now, "updated_at": now, "created_at": happened_at}
             statement = table.insert().returning(table.c.id, sort_by_parameter_order=True)
             return list(connection.execute(statement, rows).scalars())
 
@@ -137,10 +137,11 @@ class Contexts:
         more = found[limit - 1].id if len(found) > limit else None
         return ContextPage(found[:limit], more)
 
-    async def sources(self, user_id: str, context_id: int) -> list[Context]:
-        """What was merged into a context, oldest first, as far as its retention has not ended."""
+    async def sources(self, user_id: str, context_id: int, *, limit: int | None = None) -> list[Context]:
+        """What was merged into a context, oldest first, as far as its retention has not ended; at most `limit`."""
         mine = and_(table.c.user_id == user_id, table.c.merged_into == context_id)
-        return await self._read_contexts(select(table).where(mine).order_by(table.c.captured_at, table.c.id))
+        statement = select(table).where(mine).order_by(table.c.captured_at, table.c.id).limit(limit)
+        return await self._read_contexts(statement)
 
     async def happened(self, owner: Owner, since_at: Instant, until_at: Instant) -> list[Context]:
         """What was captured of an owner and happened in a span, before it was merged; oldest first."""
@@ -181,16 +182,15 @@ class Contexts:
         rows = await self.database.read(lambda connection: connection.execute(statement).all())
         return sorted(Owner(*row) for row in rows)
 
-    async def forgotten(self, settled_before: Instant, *, limit: int) -> list[Owner]:
-        """Owners with fresh contexts from before an instant: those whose upkeep is overdue, by a few ids at a time."""
-        statement = (
-            select(table.c.user_id, table.c.device_id, table.c.agent_id)
-            .where(table.c.state == State.FRESH, table.c.captured_at < settled_before)
-            .distinct()
-            .limit(limit)
-        )
+    async def forgotten(self, settled_before: Instant, *, after: Owner | None, limit: int) -> list[Owner]:
+        """A page of the owners with fresh contexts from before an instant, whose upkeep is overdue; in order."""
+        ids = (table.c.user_id, table.c.device_id, table.c.agent_id)
+        conditions = [table.c.state == State.FRESH, table.c.captured_at < settled_before]
+        if after is not None:
+            conditions.append(tuple_(*ids) > tuple_(after.user_id, after.device_id, after.agent_id))
+        statement = select(*ids).where(*conditions).distinct().order_by(*ids).limit(limit)
         rows = await self.database.read(lambda connection: connection.execute(statement).all())
-        return sorted(Owner(*row) for row in rows)
+        return [Owner(*row) for row in rows]
 
     async def fresh(self, owner: Owner, captured_before: Instant, *, limit: int) -> list[Context]:
         """The earliest fresh contexts of an owner that were captured before an instant."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
+from threading import Lock
 from typing import Any, Final, Literal, Protocol, cast
 from zlib import crc32
 
@@ -31,11 +32,8 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     @property
-    def dimensions(self) -> int: ...
-
-    @property
     def is_instant(self) -> bool:
-        """Whether it may be called on the event loop: microseconds for a text, no device and no network."""
+        """Whether short texts may be embedded on the event loop: microseconds for each, no device and no network."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -64,9 +62,10 @@ _NEGATIONS: Final = _set_of("no not never none nobody nothing without neither no
 _LITTLE: Final = _set_of("""
     a an the and or but so of to in on at for from by with about as is are was were be been being am it its this that
     these those i me my mine we us our you your he him his she her they them their do does did have has had will would
-    can could should may might must just really very please also too there here then than if into over out up today now
-    again still s t m re ve ll d
+    can could should may might must just really very please also too there here then than if today now again still
+    s t m re ve ll d
 """)
+"""Words that say little. Those that have an opposite (up and down, over and under, out) are not among them."""
 _ENDINGS: Final = ("ingly", "edly", "ing", "ies", "ed", "es", "ly", "s")
 
 _WEIGHT_OF_LITTLE: Final = 0.12
@@ -74,6 +73,9 @@ _WEIGHT_OF_NUMBER: Final = 1.6
 _WEIGHT_OF_NEGATION: Final = 1.6
 _WEIGHT_OF_PIECES: Final = 0.55
 _WEIGHT_OF_PAIR: Final = 0.2
+
+_LONGEST_WORD: Final = 64
+"""Characters up to which a word, or a pair of them, is worth remembering."""
 
 Feature = tuple[int, float]
 
@@ -89,8 +91,8 @@ class HashingEmbedder:
 
     def __init__(self, dimensions: int = 512) -> None:
         self.dimensions = dimensions
-        self.name = f"hashing-{dimensions}-1"
-        self._features = lru_cache(maxsize=50_000)(self._features_of)
+        self.name = f"hashing-{dimensions}-2"
+        self._remembered = lru_cache(maxsize=50_000)(self._features_of)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         values = np.zeros((len(texts), self.dimensions))
@@ -101,8 +103,11 @@ class HashingEmbedder:
                 row += np.bincount(places, weights, self.dimensions)
         return quantise(values)
 
+    def _features(self, word: _Weighed) -> tuple[Feature, ...]:
+        """What one word adds. Words come again and again, so this is remembered; endless ones do not."""
+        return self._remembered(word) if len(word[0]) <= _LONGEST_WORD else self._features_of(word)
+
     def _features_of(self, word: _Weighed) -> tuple[Feature, ...]:
-        """What one word adds. Words come again and again, so this is remembered."""
         text, weight, has_pieces = word
         own = self._feature("w", text, weight)
         if not has_pieces:
@@ -143,8 +148,19 @@ def _stem(word: str) -> str:
         return word
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return _undoubled(word.removesuffix(ending)) + ("y" if ending == "ies" else "")
-    return word.removesuffix("e") if len(word) > 4 else word
+            return _one_spelling(_undoubled(word.removesuffix(ending)) + ("y" if ending == "ies" else ""))
+    return _one_spelling(word.removesuffix("e") if len(word) > 4 else word)
+
+
+def _one_spelling(stem: str) -> str:
+    """British and American spelling are one: colour and color, organise and organize, metre and meter."""
+    if len(stem) < 5:  # hour, four, your
+        return stem
+    if stem.endswith("iz"):
+        return f"{stem[:-2]}is"
+    if stem.endswith("tr"):
+        return f"{stem[:-2]}ter"
+    return stem.replace("our", "or")
 
 
 def _undoubled(stem: str) -> str:
@@ -187,17 +203,15 @@ class SentenceTransformerEmbedder:
         self.name = f"sentence-transformers-{model}"
         self._model_name = model
         self._model: Any = None
-
-    @property
-    def dimensions(self) -> int:
-        return int(self._loaded().get_sentence_embedding_dimension())
+        self._loading = Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         return quantise(np.asarray(self._loaded().encode(list(texts), normalize_embeddings=True), dtype=np.float64))
 
     def _loaded(self) -> Any:
-        if self._model is None:
-            from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports, reportUnknownVariableType] -- an extra
+        with self._loading:  # runs embed in threads, and a model is large
+            if self._model is None:
+                from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports, reportUnknownVariableType] -- an extra
 
-            self._model = cast("Any", SentenceTransformer(self._model_name))
-        return self._model
+                self._model = cast("Any", SentenceTransformer(self._model_name))
+            return self._model

@@ -44,7 +44,7 @@ __all__ = ["Lineage", "Memory", "MemorySettings"]
 log = get_logger("rota.memory")
 
 OVERDUE_OWNERS = 1_000
-"""How many owners one look for overdue upkeep reminds of; the next look finds the rest."""
+"""How many owners a look for overdue upkeep reads at once."""
 
 
 class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +116,8 @@ class Memory:
         await self._touches.drain()
 
     async def _capture(self) -> Capture:
-        return Capture(await self.contexts(), self.embedder, self._touches, anonymous=self.settings.anonymous)
+        contexts, anonymous = await self.contexts(), self.settings.anonymous
+        return Capture(contexts, self.embedder, self._touches, anonymous=anonymous, keys=self._keys)
 
     # --- looking ---
 
@@ -194,7 +195,9 @@ class Memory:
         """
         done = await self.compress(self.scope_of(user_id, device_id, agent_id), budget, report)
         if done.is_finished and done.has_unsettled:
-            await self._ask_for_compression(Owner(user_id, device_id or "default", agent_id or "default"))
+            keys = self._keys
+            owner = Owner(user_id, device_id or keys.default_device_id, agent_id or keys.default_agent_id)
+            await self._ask_for_compression(owner)
         return done
 
     async def _ask_for_compression(self, owner: Owner) -> None:
@@ -244,7 +247,10 @@ class Memory:
         """Touch the owners whose contexts have waited for compression longer than they should; how many it were."""
         contexts = await self.contexts()
         before = await contexts.database.now() - self.settings.settling_ms - overdue_ms
-        owners = await contexts.forgotten(before, limit=OVERDUE_OWNERS)
-        for owner in owners:
-            await self._ask_for_compression(owner)
-        return len(owners)
+        reminded, last = 0, None
+        # Page after page: some of them may be blocked, and must not hide the others behind them.
+        while owners := await contexts.forgotten(before, after=last, limit=OVERDUE_OWNERS):
+            for owner in owners:
+                await self._ask_for_compression(owner)
+            reminded, last = reminded + len(owners), owners[-1]
+        return reminded

@@ -7,10 +7,12 @@ contexts are better kept apart; then nothing is merged.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final, Protocol
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,6 +22,8 @@ __all__ = ["Merged", "Merger", "RuleMerger", "merged_keywords", "merged_texts", 
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?\u2026\u3002\uff01\uff1f])\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 _WORDS: Final = re.compile(r"\w+")
+_QUICK: Final = 10_000
+"""Characters that take no time worth speaking of: a few milliseconds."""
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -29,6 +33,8 @@ class Merged(msgspec.Struct, frozen=True):
     text: str
     keywords: tuple[str, ...]
     importance: int
+    is_substitute: bool = False
+    """Whether it is by rule because the model that should have written it could not."""
 
 
 class Merger(Protocol):
@@ -43,7 +49,12 @@ class RuleMerger:
     """Every sentence once, in order; the most frequent keywords; the greatest importance."""
 
     async def merge(self, sources: Sequence[Context]) -> Merged | None:
-        text = merged_texts([source.text for source in sources])
+        texts = [source.text for source in sources]
+        if sum(map(len, texts)) <= _QUICK:
+            text = merged_texts(texts)
+        else:
+            # Documents: whoever else lives on this event loop does not wait for them.
+            text = await asyncio.to_thread(merged_texts, texts)
         if len(text) > MAX_TEXT_LENGTH:
             # Cutting it would forget something: whoever comes now stands for itself.
             return None
@@ -57,21 +68,66 @@ class RuleMerger:
 
 def merged_texts(texts: Sequence[str]) -> str:
     """The sentences of all texts, without those that another one contains."""
-    kept: list[tuple[str, str]] = []
+    kept = _Kept()
     for text in texts:
         for sentence in sentences_of(text):
-            words = _plain(sentence)
-            if any(words in known for _, known in kept):
-                continue
-            # A sentence that says the same and more takes the place of the first one that it contains.
-            covered = [at for at, (_, known) in enumerate(kept) if known in words]
-            for at in reversed(covered[1:]):
-                del kept[at]
-            if covered:
-                kept[covered[0]] = (sentence, words)
-            else:
-                kept.append((sentence, words))
-    return "\n".join(sentence for sentence, _ in kept)
+            kept.add(sentence)
+    return "\n".join(kept.texts())
+
+
+class _Sentence(NamedTuple):
+    text: str
+    words: Sequence[str]
+    plain: str
+    """Its words between spaces, so that one is contained in another only as whole words."""
+
+
+class _Kept:
+    """The sentences that are kept so far, found by their words: a document has thousands, and each is asked about."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, _Sentence] = {}
+        self._having: defaultdict[str, set[int]] = defaultdict(set)
+        self._beginning: defaultdict[str, set[int]] = defaultdict(set)
+        self._seen: set[str] = set()
+
+    def texts(self) -> list[str]:
+        """In order."""
+        return [self._at[place].text for place in sorted(self._at)]
+
+    def add(self, text: str) -> None:
+        """Keep a sentence, unless one that is kept contains it; whatever it contains itself goes."""
+        words = _words_of(text)
+        sentence = _Sentence(text, words, f" {' '.join(words)} ")
+        if sentence.plain in self._seen or self._is_contained(sentence):
+            return
+        self._seen.add(sentence.plain)
+        covered = sorted(self._contained_in(sentence))
+        for place in covered:
+            self._remove(place)
+        # A sentence that says the same and more takes the place of the first one that it contains.
+        self._put(covered[0] if covered else len(self._seen), sentence)
+
+    def _is_contained(self, sentence: _Sentence) -> bool:
+        rarest = min((self._having[word] for word in sentence.words), key=len)
+        return any(sentence.plain in self._at[place].plain for place in rarest)
+
+    def _contained_in(self, sentence: _Sentence) -> set[int]:
+        beginnings = {*sentence.words, *map(" ".join, pairwise(sentence.words))}
+        begin_within = {place for beginning in beginnings for place in self._beginning.get(beginning, ())}
+        return {place for place in begin_within if self._at[place].plain in sentence.plain}
+
+    def _put(self, place: int, sentence: _Sentence) -> None:
+        self._at[place] = sentence
+        self._beginning[" ".join(sentence.words[:2])].add(place)
+        for word in sentence.words:
+            self._having[word].add(place)
+
+    def _remove(self, place: int) -> None:
+        sentence = self._at.pop(place)
+        self._beginning[" ".join(sentence.words[:2])].discard(place)
+        for word in sentence.words:
+            self._having[word].discard(place)
 
 
 def sentences_of(text: str) -> list[str]:
@@ -79,10 +135,9 @@ def sentences_of(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part and part.strip()]
 
 
-def _plain(sentence: str) -> str:
-    """Its words between spaces, so that one is contained in another only as whole words. Signs alone are themselves."""
-    words = _WORDS.findall(sentence.casefold())
-    return f" {' '.join(words)} " if words else sentence
+def _words_of(sentence: str) -> list[str]:
+    """Its words, however they are spelled. Signs alone are one word."""
+    return _WORDS.findall(sentence.casefold()) or [sentence]
 
 
 def merged_keywords(sources: Sequence[Context]) -> tuple[str, ...]:

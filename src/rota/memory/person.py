@@ -9,6 +9,7 @@ from rota.clock import isoformat
 from rota.database import Database
 from rota.memory.context import Scope
 from rota.memory.contexts import Contexts, Watermark
+from rota.memory.statistics import Statistics
 from rota.memory.summary import Summaries
 
 __all__ = ["Kept", "erase_user", "export_user"]
@@ -19,7 +20,7 @@ PAGE = 500
 class Kept(NamedTuple):
     """One thing that is kept of somebody."""
 
-    kind: Literal["context", "summary", "watermark"]
+    kind: Literal["context", "summary", "watermark", "statistics"]
     value: dict[str, object]
 
     def to_dict(self) -> dict[str, object]:
@@ -31,7 +32,7 @@ class Kept(NamedTuple):
 
 
 async def export_user(database: Database, user_id: str) -> AsyncIterator[Kept]:
-    """Everything that is kept of a user: contexts, newest first, then summaries, then how far they are compressed."""
+    """Everything that is kept of a user: contexts, newest first; summaries; how far they are compressed; figures."""
     contexts, cursor = Contexts(database), None
     while True:
         page = await contexts.page(Scope(user_id), limit=PAGE, cursor=cursor)
@@ -44,6 +45,9 @@ async def export_user(database: Database, user_id: str) -> AsyncIterator[Kept]:
         yield Kept("summary", summary.to_dict())
     for watermark in await contexts.watermarks(user_id):
         yield Kept("watermark", _told(watermark))
+    figures = await Statistics(contexts).kept_of(user_id)
+    if figures is not None:
+        yield Kept("statistics", figures)
 
 
 async def erase_user(database: Database, user_id: str) -> int:

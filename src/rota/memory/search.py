@@ -28,7 +28,10 @@ class Found(NamedTuple):
 
 
 async def search(contexts: Contexts, embedder: Embedder, scope: Scope, text: str, *, limit: int = 10) -> list[Found]:
-    """The live contexts in a scope that are most similar to a text, the most similar first. All are compared."""
+    """The live contexts in a scope that are most similar to a text, the most similar first. All are compared.
+
+    What has nothing in common with the text is not found, however few there are.
+    """
     check_text(text, "text")
     limit = min(max(limit, 1), MAX_FOUND)
     wanted = await embedded(embedder, [text])
@@ -36,8 +39,9 @@ async def search(contexts: Contexts, embedder: Embedder, scope: Scope, text: str
     after = 0
     while page := await contexts.vectors(scope, embedder.name, after=after, limit=PAGE):
         after = page[-1][0]
-        similar = cosines(wanted, from_bytes([vector for _, vector in page], embedder.dimensions))[0].tolist()
-        best += [(-similarity, context_id) for similarity, (context_id, _) in zip(similar, page, strict=True)]
+        similar = cosines(wanted, from_bytes([vector for _, vector in page]))[0].tolist()
+        pairs = zip(similar, page, strict=True)
+        best += [(-similarity, context_id) for similarity, (context_id, _) in pairs if similarity > 0]
         best = sorted(best)[:limit]
     found = {one.id: one for one in await contexts.get_many(scope.user_id, [context_id for _, context_id in best])}
     return [Found(found[context_id], -similarity) for similarity, context_id in best if context_id in found]

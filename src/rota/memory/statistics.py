@@ -103,6 +103,11 @@ class Statistics:
         found = await self._database.read(lambda connection: _count(connection, table.c.user_id == user_id))
         return found.get(user_id, Figures())
 
+    async def kept_of(self, user_id: str) -> dict[str, object] | None:
+        """A user's figures as they were last counted, for the user; None if they were not."""
+        found = (await self._kept([user_id])).get(user_id)
+        return None if found is None else {"user_id": user_id, **found[0].to_dict(), "counted_at": isoformat(found[1])}
+
     async def in_all(self) -> tuple[Figures, Instant | None]:
         """The figures of all users as they were last counted, and when that was."""
         found = await self._kept([EVERYBODY])

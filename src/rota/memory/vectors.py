@@ -12,14 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_DIMENSIONS", "Matrix", "Vectors", "cosines", "from_bytes", "lengths", "quantise", "to_bytes"]
+__all__ = ["Matrix", "Vectors", "cosines", "from_bytes", "lengths", "quantise", "to_bytes"]
 
 Vectors = NDArray[np.int8]
 """One row for each text."""
 Matrix = NDArray[np.float64]
 
 _GREATEST: Final = 127
-MAX_DIMENSIONS: Final = 4_096
 
 # 127 x 127 x 1,040 is the greatest sum that single precision still holds exactly.
 _EXACT_IN_SINGLE: Final = 1_040
@@ -50,6 +49,6 @@ def to_bytes(vectors: Vectors) -> list[bytes]:
     return [row.tobytes() for row in np.ascontiguousarray(vectors)]
 
 
-def from_bytes(rows: list[bytes], dimensions: int) -> Vectors:
-    """The rows that `to_bytes` gave."""
-    return np.frombuffer(b"".join(rows), dtype=np.int8).reshape(len(rows), dimensions)
+def from_bytes(rows: list[bytes]) -> Vectors:
+    """The rows that `to_bytes` gave, at least one; all of one embedder, and so of one length."""
+    return np.frombuffer(b"".join(rows), dtype=np.int8).reshape(len(rows), len(rows[0]))
