@@ -32,7 +32,7 @@ TASKS = int(os.environ.get("ROTA_LISTED", "1000000"))
 RUNS = TASKS // 10
 """How many of the tasks are run, so that there is a run log."""
 TIMES = 20
-BIG, SMALL = "upkeep", "agent"
+BIG, SMALL = "upkeep", "report"
 USER = f"user{TASKS // 2:07}"
 
 Ask = Callable[[], Awaitable[object]]

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from bench.lists import BIG, SMALL, TASKS, USER, fill_store
+from bench.minds import AGENT_SCHEDULE, CONTEXTS, GROUP, RUNS, SCHEDULES, TALKER, fill_minds
 from rota.stores import open_store
 
 __all__ = ["service"]
@@ -54,6 +55,7 @@ def service() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/rota.db?synchronous=OFF"
         asyncio.run(_fill(url))
+        asyncio.run(fill_minds(url, Path(folder)))
         pages(url)
     live()
 
@@ -73,7 +75,7 @@ def starts() -> None:
 
 
 @contextmanager
-def _serving(store: str, folder: Path, *options: str) -> Iterator[Served]:
+def _serving(store: str, folder: Path, *options: str) -> Generator[Served]:
     command = [sys.executable, "-m", "rota.cli", "--json", "--store", store, "up", "--port", "0", *options]
     environ = {**os.environ, "ROTA_DATABASE": store}
     # Made first: setting a client up takes time that is not the service's.
@@ -120,7 +122,11 @@ def pages(url: str) -> None:
     """The 95th percentile of every page and every list."""
     folder = Path(url.partition("sqlite:///")[2].partition("?")[0]).parent
     with _serving(url, folder, "--no-worker") as served, httpx.Client(cookies=served.cookies, timeout=30) as client:
-        print(f"{TASKS:,} tasks on SQLite; p95 of {TIMES} each", flush=True)
+        print(
+            f"{TASKS:,} tasks, {CONTEXTS:,} contexts, {SCHEDULES:,} scheduled agents and {RUNS:,} runs of agents"
+            f" on SQLite; p95 of {TIMES} each",
+            flush=True,
+        )
         slowest = max(_measured(client, served.url, path) for path in _paths(client, served.url))
         print(f"the slowest page or list takes {slowest:.0f} ms", flush=True)
 
@@ -156,6 +162,15 @@ def _paths(client: httpx.Client, url: str) -> list[str]:
         f"/users?user={USER}",
         "/tokens",
         "/help",
+        "/memory",
+        f"/memory/{TALKER}",
+        f"/memory/{TALKER}?state=merged",
+        f"/memory/{TALKER}?text=the+concert",
+        "/memory/user0000001",
+        "/agents",
+        f"/agents?group={GROUP}",
+        f"/schedules/agent/{AGENT_SCHEDULE}",
+        "/runs?type=agent",
     ]
     calls = [
         "/api/overview",
@@ -185,6 +200,16 @@ def _paths(client: httpx.Client, url: str) -> list[str]:
         "/api/audit?limit=200",
         "/api/alerts",
         "/api/tokens",
+        "/api/memory/stats",
+        f"/api/memory/{TALKER}/stats",
+        f"/api/memory/{TALKER}/contexts?limit=200",
+        f"/api/memory/{TALKER}/search?text=the+concert",
+        f"/api/agents/schedules?group={GROUP}",
+        "/api/agents/schedules",
+        f"/api/agents/schedules/{AGENT_SCHEDULE}/runs",
+        "/api/agents/running",
+        "/api/agents/waiting",
+        "/api/agents/groups",
         f"/api/users/{USER}/export",
         "/readyz",
         "/metrics",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -32,14 +32,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(app: Rota, *, base_path: str = "", works: bool = True) -> AsyncGenerator[Stage]:
-    """The service of an app, with a worker beside it if it `works`."""
+async def staged(app: Rota, *, base_path: str = "", works: bool = True, port: int = 0) -> AsyncGenerator[Stage]:
+    """The service of an app, with a worker beside it if it `works`; at any free port unless one is named."""
     service = Service(app, base_path=base_path)
     async with service:
         secrets = {role: await _secret(app, role) for role in Role}
         # The protocol is named so that asyncio turns Nagle's algorithm off: without it each small answer takes 40 ms.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-            listening.bind(("127.0.0.1", 0))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(("127.0.0.1", port))
             port = listening.getsockname()[1]
             config = uvicorn.Config(create_api(service), log_config=None, lifespan="off", ws="none", access_log=False)
             server = uvicorn.Server(config)
@@ -59,10 +60,3 @@ async def staged(app: Rota, *, base_path: str = "", works: bool = True) -> Async
 async def _secret(app: Rota, role: Role) -> str:
     made = await Tokens(await app.database()).add(f"{role} of the tests", role, created_by="tests")
     return made.secret
-
-
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 - what is waited for is in the store
-            await asyncio.sleep(0.02)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tests.dashboard.stage import Stage, staged
 from rota import Rota
 from rota.access import AuditLog, AuditQuery, Role
 from rota.agents import Agents, AgentSettings, Caller, Limits, agents_of, install_agents
+from rota.testing.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,12 +52,6 @@ async def opened(chromium: Browser, stage: Stage, role: Role = Role.OPERATOR) ->
     return page
 
 
-async def until(condition: Callable[[], Awaitable[object]], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 - a table has no event
-            await asyncio.sleep(0.05)
-
-
 async def _no_runs(agents: Agents) -> bool:
     return await agents.running(ANN) == []
 
@@ -75,7 +69,7 @@ async def test_an_agent_is_watched_stopped_approved_and_switched_off(chromium: B
     await expect(output).to_contain_text("step 9", timeout=20_000)  # it follows by itself
     await expect(page.get_by_text("<b>talk</b>").first).to_be_visible()
 
-    await page.locator("form", has=page.locator("input[name=verb][value=stop]")).locator("button").click()
+    await page.locator("[data-live=running]").get_by_role("button", name="Stop", exact=True).click()
     await page.locator("#confirm button[value=yes]").click()
     await expect(page.get_by_role("status").first).to_contain_text("told to end")
     await until(lambda: _no_runs(agents))

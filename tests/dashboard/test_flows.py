@@ -12,13 +12,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 from tests.dashboard.conftest import Watched, settled, signed_in
-from tests.dashboard.stage import Stage, staged, until
+from tests.dashboard.stage import Stage, staged
 
-from rota import Rota, TaskStatus
+from rota import Rota, TaskStatus, TaskType
 from rota.access import AuditLog, Role
 from rota.access.audit import AuditQuery
-from rota.core.task import Identity, NewTask
-from rota.stores.base import TaskQuery
+from rota.core.task import Event, Identity, NewTask, Settlement
+from rota.stores.base import ClaimRequest, TaskQuery
+from rota.testing.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -156,7 +157,7 @@ async def test_redriving_five_hundred_dead_letters_after_being_asked(chromium: B
     async def all_failed() -> bool:
         return (await store.counts())["flaky"].failed == DEAD
 
-    await until(all_failed, 60)
+    await until(all_failed)
     await service.app.freeze("flaky")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/dead-letters?type=flaky")
@@ -446,3 +447,38 @@ async def test_every_button_shows_its_command_and_its_curl(chromium: Browser, se
         assert curl.startswith("curl -X POST")
         assert curl.endswith(f"{service.url}/api/tasks/parked/shown/run-now")
         assert service.secrets[Role.OPERATOR] not in await page.content()
+
+
+async def test_running_all_that_match_at_once(chromium: Browser, service: Stage) -> None:
+    await service.app.freeze("parked")
+    for key in ("due1", "due2"):
+        await service.app.schedule("parked", key=key, delay="1h")
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/tasks?type=parked")
+        await page.get_by_label("all that match").check()
+        await page.locator("#bulk").get_by_role("button", name="Run now").click()
+        await expect(page.locator("#confirm-words")).to_have_text("Run now 2 tasks?")
+        await page.get_by_role("button", name="Do it").click()
+        await expect(page.locator(".flash")).to_have_text("2 tasks made due now.")
+
+
+async def test_dead_letters_of_one_reason_are_redriven_and_no_others(chromium: Browser, service: Stage) -> None:
+    store = await service.app.store()
+    await store.put_types([TaskType(name="elsewhere", max_retries=0)])  # the worker here has no handler for it
+    await store.schedule([NewTask(task_type="elsewhere", key=key) for key in ("bad", "late")])
+    claimed = await store.claim(ClaimRequest(wants=[("elsewhere", 2)], instance="i", claim_id="c", lease_ms=60_000))
+    await store.settle(
+        [
+            Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.FAIL, reason=reason)
+            for task, reason in zip(claimed.tasks, ("error", "timeout"), strict=True)
+        ]
+    )
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await _open(seen, service.url + "/dead-letters?reason=timeout")
+        await page.get_by_label("all that match").check()
+        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
+        await expect(page.locator(".say")).to_have_text("Redrive 1 task?")
+        await page.get_by_role("button", name="Do it").click()
+        await expect(page.locator(".flash")).to_have_text("1 task redriven.")
+    counts = (await store.counts())["elsewhere"]
+    assert (counts.failed, counts.pending) == (1, 1)

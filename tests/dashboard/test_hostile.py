@@ -12,10 +12,12 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 from tests.dashboard.conftest import settled, signed_in
 from tests.dashboard.hostile import PAYLOADS
+from tests.dashboard.minds import fill_minds, minds_app
 from tests.dashboard.stage import Stage, staged
 
 from rota import Rota, TaskType, TriggerMode
 from rota.access import Principal, Role, Tokens
+from rota.agents import Caller, agents_of
 from rota.api.paths import quote_key
 from rota.core.task import Event, Identity, NewTask, Renewal, Settlement
 from rota.database.tables import alerts as alert_tables
@@ -44,10 +46,20 @@ SKELETON = """(html) => {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    """Filled once for all tests here: they only look, so none of them can leave anything to another."""
     folder: Path = tmp_path_factory.mktemp("hostile")
     app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF")
     async with staged(app, works=False) as stage:
         await _fill(app)
+        yield stage
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def minded(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    folder: Path = tmp_path_factory.mktemp("minded")
+    app = minds_app(f"sqlite:///{folder}/rota.db?synchronous=OFF", folder / "groups")
+    async with staged(app, works=False) as stage:
+        await fill_minds(app, PAYLOADS)
         yield stage
 
 
@@ -98,8 +110,8 @@ async def _fill(app: Rota) -> None:
         ],
         3_600_000,
     )
-    operator = Operator(app, Principal(PAYLOADS[0], PAYLOADS[1], Role.OPERATOR, "api"))
     for text in PAYLOADS:
+        operator = Operator(app, Principal(text, text, Role.OPERATOR, "api"))
         await operator.ask(Event.PAUSE, Identity("waiting", text))
         await operator.ask(Event.RESUME, Identity("waiting", text))
 
@@ -121,54 +133,90 @@ async def _alert(app: Rota, place: int, text: str) -> None:
     await database.write(lambda connection: connection.execute(alert_tables.states.insert().values(**state)))
 
 
-PAGES = {
-    "/": "description",
-    "/tasks?type=failing": "key, user and error",
-    "/tasks?type=going": "key",
-    "/runs": "key, reason and error",
-    "/dead-letters": "key, user, reason and error",
-    "/schedules": "key and owner",
-    "/types/described_0": "description",
-    "/instances": "host and instance",
-    "/alerts": "rule, subject and summary",
-    "/audit": "actor and target",
-    "/tokens": "name and maker",
-    f"/users?user={quote_key(PAYLOADS[0])}": "key",
+LISTS = {
+    "/": ("description",),
+    "/tasks?type=failing": ("key", "user", "error"),
+    "/tasks?type=going": ("key", "user"),
+    "/runs": ("key", "reason", "error"),
+    "/dead-letters": ("key", "user", "reason"),
+    "/schedules": ("key", "owner"),
+    "/instances": ("host", "instance"),
+    "/alerts": ("rule", "subject", "summary", "the same in the history"),
+    "/audit": ("actor", "target", "actor and target of the second action"),
+    "/tokens": ("name", "maker"),
+}
+"""The lists, and the fields in which each of the texts is to be seen there."""
+MINDED_LISTS = {
+    "/memory": ("user",),
+    f"/memory/{quote_key(PAYLOADS[0])}": ("text", "device", "agent", "watermark"),
+    "/agents": ("output", "who ends it", "prompt", "script", "result", "held", "maker", "switch", "who threw it"),
 }
 
 
-@pytest.mark.parametrize("path", PAGES)
-async def test_a_page_shows_hostile_texts_as_text(chromium: Browser, hostile: Stage, path: str) -> None:
-    async with signed_in(chromium, hostile) as seen:
+@pytest.mark.parametrize("path", LISTS)
+async def test_a_list_shows_hostile_texts_as_text(chromium: Browser, hostile: Stage, path: str) -> None:
+    await _all_are_seen(chromium, hostile, path, len(LISTS[path]))
+
+
+@pytest.mark.parametrize("path", MINDED_LISTS)
+async def test_memories_and_agents_are_shown_as_text(chromium: Browser, minded: Stage, path: str) -> None:
+    await _all_are_seen(chromium, minded, path, len(MINDED_LISTS[path]))
+
+
+async def _all_are_seen(chromium: Browser, stage: Stage, path: str, fields: int) -> None:
+    """Every text is on the page, or on those that follow it, as often as there are fields for it."""
+    async with signed_in(chromium, stage) as seen:
         page = await seen.open()
-        await page.goto(hostile.url + path)
-        await settled(page)
-        shown = await page.locator("main").inner_text()
-        assert shown.count("window.pwned=1") > 0, "the page does not show what was to be tried"
-        await _unharmed(page)
-        assert await page.evaluate(SKELETON, await page.content()) == []
+        await page.goto(stage.url + path)
+        shown = ""
+        while True:
+            await settled(page)
+            shown += str(await page.locator("main").text_content())
+            await _unharmed(page)
+            assert await page.evaluate(SKELETON, await page.content()) == []
+            further = page.locator("a[rel=next]")
+            if not await further.count():
+                break
+            await further.first.click()
         await page.close()
+    assert [text for text in PAYLOADS if shown.count(text) < fields] == []
 
 
 async def test_the_pages_about_one_thing_show_hostile_texts_as_text(chromium: Browser, hostile: Stage) -> None:
     runs = [run.run_id for run in (await hostile.app.runs("failing", limit=50)).items]
     paths = [f"/tasks/failing/{quote_key(text)}" for text in PAYLOADS]
+    paths += [f"/users?user={quote_key(text)}" for text in PAYLOADS]
+    paths += [f"/types/described_{place}" for place, _ in enumerate(_chunks(900))]
     # The key is in the same places of the other pages: there, every fourth text will do.
     paths += [f"/tasks/going/{quote_key(text)}" for text in PAYLOADS[::4]]
     paths += [f"/schedules/repeating/{quote_key(text)}" for text in PAYLOADS[1::4]]
     paths += [f"/runs/{quote_key(run)}" for run in runs[::4]]
+    await _none_is_markup(chromium, hostile, paths)
+
+
+async def test_one_memory_and_one_agent_are_shown_as_text(chromium: Browser, minded: Stage) -> None:
+    agents = await agents_of(minded.app).list_tasks(Caller.person("tests"))
+    paths = [f"/memory/{quote_key(text)}" for text in PAYLOADS]
+    paths += [f"/memory/{quote_key(text)}?text={quote_key(text)}" for text in PAYLOADS[::4]]
+    paths += [f"/schedules/agent/{quote_key(one.id)}" for one in agents if one.status != "waiting_for_approval"]
+    await _none_is_markup(chromium, minded, paths)
+
+
+async def _none_is_markup(chromium: Browser, stage: Stage, paths: list[str]) -> None:
+    """Each page as a browser reads it, and every twentieth opened for real."""
     async with (
-        signed_in(chromium, hostile) as seen,
-        httpx.AsyncClient(headers={"Authorization": f"Bearer {hostile.secrets[Role.ADMIN]}"}) as client,
+        signed_in(chromium, stage) as seen,
+        httpx.AsyncClient(headers={"Authorization": f"Bearer {stage.secrets[Role.ADMIN]}"}) as client,
     ):
         page = await seen.open()
-        await page.goto(hostile.url + "/help")
+        await page.goto(stage.url + "/help")
         for path in paths:
-            answer = await client.get(hostile.url + path, headers={"Accept": "text/html"})
+            answer = await client.get(stage.url + path, headers={"Accept": "text/html"})
             assert answer.status_code == 200, path
+            assert "window.pwned=1" in answer.text, "the page does not show what was to be tried"
             assert await page.evaluate(SKELETON, answer.text) == [], path
-        for path in (paths[0], paths[36], paths[52], paths[65], paths[78]):  # and a few for real
-            await page.goto(hostile.url + path)
+        for path in paths[::20]:
+            await page.goto(stage.url + path)
             await settled(page)
             await _unharmed(page)
         await page.close()

@@ -5,12 +5,18 @@ The pictures are in build/screenshots: look at them.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize
-from tests.dashboard.conftest import Watched, settled
-from tests.dashboard.stage import Stage
+from tests.dashboard.conftest import Watched, settled, signed_in
+from tests.dashboard.minds import fill_minds, minds_app
+from tests.dashboard.stage import Stage, staged
+
+from rota import Rota
+from rota.agents import Caller, agents_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -39,13 +45,71 @@ PAGES = {
     "help": "/help",
     "nothing": "/tasks?user=nobody",
 }
+MINDED_PAGES = {
+    "memory": "/memory",
+    "memory-user": "/memory/ada?text=mountains",
+    "memory-nobody": "/memory/nobody",
+    "agents": "/agents",
+    "agents-group": "/agents?group=group-1",
+    "agent": "/schedules/agent/{agent}",
+}
+EMPTY_PAGES = ("/", "/tasks", "/schedules", "/runs", "/dead-letters", "/instances", "/alerts", "/audit", "/users")
+EMPTY_MINDS = ("/memory", "/agents")
+SAID = (
+    "ada",
+    "Write the morning brief: mail, calendar and the weather in the mountains.",
+    "Tell me when the price of the tent falls below 200 €.",
+    "a-very-long-id-" + "0123456789abcdef" * 8,
+)
 
 
 @pytest.mark.parametrize("name", PAGES)
 async def test_a_page_opens_without_a_complaint(watched: Watched, demo: Stage, name: str) -> None:
-    page = await watched.open()
+    await _fits(await watched.open(), demo.url + PAGES[name], name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def minds(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+    """Memories and agents to look at. The tests only look, so it is filled once."""
+    folder: Path = tmp_path_factory.mktemp("minds")
+    app = minds_app(f"sqlite:///{folder}/rota.db?synchronous=OFF", folder / "groups")
+    async with staged(app, works=False) as stage:
+        await fill_minds(app, SAID)
+        for group in ("group-0", "group-2"):
+            await agents_of(app).switch_on(Caller.person("tests"), group)
+        yield stage
+
+
+@pytest.mark.parametrize("name", MINDED_PAGES)
+async def test_memories_and_agents_open_without_a_complaint(chromium: Browser, minds: Stage, name: str) -> None:
+    schedules = await agents_of(minds.app).list_tasks(Caller.person("tests"))
+    path = MINDED_PAGES[name].replace("{agent}", next(one.id for one in schedules if one.status == "paused"))
+    async with signed_in(chromium, minds) as seen:
+        await _fits(await seen.open(), minds.url + path, name)
+
+
+async def test_an_empty_page_teaches(chromium: Browser, tmp_path: Path) -> None:
+    """A newcomer is told what to type, on every page, and can copy it."""
+    minds = minds_app(f"sqlite:///{tmp_path}/minds.db?synchronous=OFF", tmp_path / "groups")
+    await _teach(chromium, Rota(f"sqlite:///{tmp_path}/rota.db?synchronous=OFF"), EMPTY_PAGES)
+    await _teach(chromium, minds, EMPTY_MINDS)
+
+
+async def _teach(chromium: Browser, app: Rota, paths: Sequence[str]) -> None:
+    async with staged(app, works=False) as stage, signed_in(chromium, stage) as seen:
+        page = await seen.open()
+        for path in paths:
+            await page.goto(stage.url + path)
+            await settled(page)
+            assert "rota " in str(await page.locator(".empty code").first.text_content()), path
+            assert await page.locator(".empty [data-copy]").count() > 0, path
+        await page.close()
+
+
+async def _fits(page: Page, url: str, name: str) -> None:
+    """It opens, is never wider than its window, and its pictures are taken."""
     await page.set_viewport_size(DESKTOP)
-    answer = await page.goto(demo.url + PAGES[name])
+    answer = await page.goto(url)
     assert answer is not None
     assert answer.status == 200
     await settled(page)
@@ -96,3 +160,37 @@ async def test_the_door(chromium: Browser, demo: Stage) -> None:
     await page.screenshot(path=PICTURES / "login-light.png")
     assert await page.get_by_label("Token").is_visible()
     await context.close()
+
+
+NAMELESS = """() => [...document.querySelectorAll("main form[action*='/act/'] button:not([type=button])")]
+  .filter((button) => {
+    const near = button.closest(".same, .buttons, form.bulk, .tools, section") ?? document.body;
+    const copies = [...near.querySelectorAll("[data-copy]")].map((each) => each.dataset.copy);
+    const has = (word) => copies.some((text) => text.startsWith(word));
+    return !(button.title.startsWith("rota ") && has("rota ") && has("curl "));
+  }).map((button) => button.outerHTML)"""
+"""Buttons that act and do not say how to do the same elsewhere."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/tasks", "/schedules", "/schedules/new", "/dead-letters", "/types/agent", "/tokens", "/users?user=ada"],
+)
+async def test_every_button_says_how_to_do_the_same_elsewhere(watched: Watched, demo: Stage, path: str) -> None:
+    page = await watched.open()
+    await page.goto(demo.url + path)
+    assert await page.locator("main form[action*='/act/']").count() > 0
+    assert await page.evaluate(NAMELESS) == []
+    await page.close()
+
+
+@pytest.mark.parametrize("name", ["memory-user", "agents", "agent"])
+async def test_so_does_every_button_about_memories_and_agents(chromium: Browser, minds: Stage, name: str) -> None:
+    schedules = await agents_of(minds.app).list_tasks(Caller.person("tests"))
+    path = MINDED_PAGES[name].replace("{agent}", next(one.id for one in schedules if one.status == "paused"))
+    async with signed_in(chromium, minds) as seen:
+        page = await seen.open()
+        await page.goto(minds.url + path)
+        assert await page.locator("main form[action*='/act/']").count() > 0
+        assert await page.evaluate(NAMELESS) == []
+        await page.close()

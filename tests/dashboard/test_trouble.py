@@ -21,15 +21,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 PATIENCE = 15_000
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def prefixed(tmp_path: Path) -> AsyncGenerator[Stage]:
-    """A service that lives below /rota."""
-    app = Rota(f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
+def _app(url: str) -> Rota:
+    app = Rota(url)
 
     @app.task
     async def agent(payload: object) -> object:
         return payload
 
+    return app
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def prefixed(tmp_path: Path) -> AsyncGenerator[Stage]:
+    """A service that lives below /rota."""
+    app = _app(f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
     async with staged(app, base_path="/rota", works=False) as stage:
         await app.schedule("agent", key="a/b")
         yield stage
@@ -185,3 +190,94 @@ async def test_a_users_data_is_handed_out_line_by_line(prefixed: Stage) -> None:
         answer = await client.get(prefixed.url + "/users/u7/export")
     assert answer.headers["content-disposition"].startswith("attachment")
     assert '"user_id":"u7"' in answer.text
+
+
+# --- a session that ends, a service that starts again, two tabs -------------------------------------------------------
+
+
+async def test_whoever_signs_in_again_comes_back_to_the_page(chromium: Browser, prefixed: Stage) -> None:
+    """Their session has ended between looking and pressing a button: nothing is done, and nothing is lost."""
+    context = await chromium.new_context()
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(prefixed.login(Role.OPERATOR))
+    await page.goto(prefixed.url + "/tasks/agent/a%2Fb?from=mail")
+    await settled(page)
+    await context.clear_cookies(name="rota_session")
+    await page.get_by_role("button", name="Pause").click()
+    await page.get_by_label("Token").fill(prefixed.secrets[Role.OPERATOR])
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(prefixed.url + "/tasks/agent/a%2Fb?from=mail")
+    await expect(page.locator("[data-live=state] [aria-current]")).to_have_text("pending")
+    await context.close()
+
+
+async def test_a_page_that_is_left_open_asks_to_sign_in_and_is_come_back_to(chromium: Browser, prefixed: Stage) -> None:
+    context = await chromium.new_context()
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    await page.goto(prefixed.login(Role.OPERATOR))
+    await page.goto(prefixed.url + "/tasks?type=agent")
+    await settled(page)
+    await context.clear_cookies(name="rota_session")
+    await prefixed.app.schedule("agent", key="news")  # what makes the page look again
+    await page.get_by_label("Token").fill(prefixed.secrets[Role.OPERATOR])
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(prefixed.url + "/tasks?type=agent")
+    await context.close()
+
+
+async def test_an_open_page_outlives_a_restart_of_the_service(chromium: Browser, tmp_path: Path) -> None:
+    url, port = f"sqlite:///{tmp_path}/rota.db?synchronous=OFF", 0
+    context = await chromium.new_context()  # its console says that the service was away, as it should
+    page = await context.new_page()
+    page.set_default_timeout(PATIENCE)
+    async with staged(_app(url), works=False) as stage:
+        port = int(stage.url.rpartition(":")[2])
+        await page.goto(stage.login(Role.OPERATOR))
+        await page.goto(stage.url + "/tasks")
+        await settled(page)
+    await expect(page.locator("#trouble")).to_contain_text("cannot be reached")
+    async with staged(_app(url), works=False, port=port) as stage:
+        await stage.app.schedule("agent", key="after-the-restart")
+        await expect(page.locator("tr[data-row]")).to_contain_text("after-the-restart")
+        await expect(page.locator("#trouble")).to_be_hidden()
+        await expect(page.locator("#live")).to_have_text("live")
+    await context.close()
+
+
+async def test_two_tabs_see_what_one_of_them_does(chromium: Browser, prefixed: Stage) -> None:
+    async with signed_in(chromium, prefixed, Role.OPERATOR) as seen:
+        one, other = await seen.open(), await seen.open()
+        for page in (one, other):
+            await page.goto(prefixed.url + "/tasks/agent/a%2Fb")
+            await settled(page)
+        await one.get_by_role("button", name="Pause").click()
+        await expect(other.get_by_role("button", name="Resume")).to_be_visible(timeout=PATIENCE)
+        await one.get_by_role("button", name="Cancel").click()
+        await one.get_by_role("button", name="Do it").click()
+        await expect(other.get_by_role("button", name="Purge")).to_be_visible(timeout=PATIENCE)
+
+
+async def test_what_is_hidden_is_nowhere_on_the_page_and_stays_as_it_is(prefixed: Stage) -> None:
+    secret = {"word": "of-the-heart"}
+    await prefixed.app.schedules.upsert("quiet", type="agent", every="1h", payload=secret)
+    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.OPERATOR]}"}
+    async with httpx.AsyncClient(headers=headers, cookies={"rota_payloads": "hide"}) as client:
+        for path in ("/schedules/agent/quiet", "/tasks/agent/quiet", "/tasks", "/audit"):
+            assert "of-the-heart" not in (await client.get(prefixed.url + path)).text, path
+        form = {"task": "agent/quiet", "kind": "every", "value": "2h", "payload_hidden": "true"}
+        assert (await client.post(prefixed.url + "/act/schedule/set", data=form)).status_code == 303
+        assert "of-the-heart" not in (await client.get(prefixed.url + "/audit")).text
+    info = await prefixed.app.schedules.get("quiet", "agent")
+    assert info is not None
+    assert (info.value, info.payload) == ("7200000", secret)
+
+
+async def test_the_answer_to_a_form_leads_back_to_a_page(prefixed: Stage) -> None:
+    """Whoever changes the colours there is not sent to an address that takes forms only."""
+    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}"}
+    async with httpx.AsyncClient(headers=headers) as client:
+        made = await client.post(prefixed.url + "/act/token/add", data={"name": "x", "role": "viewer"})
+        (back,) = set(re.findall(r'name="back" value="([^"]*)"', made.text)) - {"/rota/tokens"}
+        assert (await client.get(prefixed.url.removesuffix("/rota") + back)).status_code == 200

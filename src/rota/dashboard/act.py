@@ -69,7 +69,7 @@ async def _bulk(view: View, form: Form) -> Response:
     if expected is None:
         return _ask_first(view, form, event, counted)
     if isinstance(meant, TaskQuery):
-        done = await view.operator.ask_all(event, meant)
+        done = await view.operator.ask_all(event, meant, agreed=counted)
     else:
         done = await view.operator.ask_these(event, meant)
     return view.back(_sentence(event, done), _origin(view, form))
@@ -124,7 +124,12 @@ async def _schedule(view: View, form: Form) -> Response:
 async def _upsert(view: View, form: Form) -> Response:
     given = form.get("task")
     task_type, schedule_id = (form.need("type"), form.need("id")) if given is None else read_identity(given)
-    await view.operator.upsert_schedule(schedule_id, task_type, **_settings(form))
+    settings = _settings(form)
+    if form.get("payload_hidden") is not None:
+        # Whoever does not see it does not change it.
+        known = await view.app.schedules.get(schedule_id, task_type)
+        settings["payload"] = None if known is None else known.payload
+    await view.operator.upsert_schedule(schedule_id, task_type, **settings)
     return view.back(f"The schedule {schedule_id} is set.", view.schedule_url(task_type, schedule_id))
 
 

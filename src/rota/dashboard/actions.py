@@ -18,7 +18,7 @@ from rota.dashboard.forms import written
 from rota.keys import GLOBAL_KEY
 from rota.stores.base import TaskQuery, TypeRecord
 
-__all__ = ["Action", "bulk_command", "call", "of_schedule", "of_task", "of_type", "revoke_token"]
+__all__ = ["Action", "bulk_call", "bulk_command", "call", "of_schedule", "of_task", "of_type", "revoke_token"]
 
 _LABELS: Final[Mapping[Event, str]] = {
     Event.RUN_NOW: "Run now",
@@ -48,6 +48,7 @@ class Action:
     body: str | None = None
     question: str | None = None
     danger: bool = False
+    primary: bool = False
 
     def curl(self, origin: str) -> str:
         """The same over HTTP; the token stays in the environment."""
@@ -184,4 +185,20 @@ def bulk_command(event: Event, query: TaskQuery) -> str:
     ):
         if value is not None:
             words += [option, str(value)]
-    return shlex.join(words)
+    return shlex.join([*words, "--schedules"] if query.schedules else words)
+
+
+def bulk_call(origin: str, event: Event, query: TaskQuery) -> str:
+    """The same over HTTP."""
+    given = {
+        "type": query.task_type,
+        "status": query.status,
+        "without": query.without,
+        "user": query.user_id,
+        "owner": query.owner,
+        "search": query.search,
+    }
+    selection: dict[str, object] = {name: str(value) for name, value in given.items() if value is not None}
+    if query.schedules:
+        selection["schedules"] = True
+    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(event), "query": selection}))

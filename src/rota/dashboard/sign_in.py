@@ -45,7 +45,7 @@ async def _enter(site: Site, request: Request, secret: str, to: str) -> Response
         return _form(site, request, "This token is not valid. It may be mistyped, expired or revoked.", 401)
     answer = RedirectResponse(safe_back(to, site.service.base_path), 303)
     answer.headers["Cache-Control"] = "no-store"
-    start_session(request, answer, token)
+    start_session(request, answer, token, secret)
     return answer
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-import msgspec
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from rota.access import Role
 from rota.api.auth import Need, principal_of
 from rota.api.paths import KeyInPath, UserInPath
 from rota.api.problems import Problem
+from rota.api.routes.users import exported
 from rota.api.routing import GuardedRoute
 from rota.api.service import Service
-from rota.core.task import RunRecord
 from rota.dashboard.act import ACTS
 from rota.dashboard.forms import Form, form_of
 from rota.dashboard.pages import (
@@ -34,8 +33,6 @@ from rota.dashboard.pages import (
 from rota.dashboard.sign_in import add_sign_in
 from rota.dashboard.view import Page, Site, View
 from rota.errors import RotaError
-from rota.memory.person import Kept
-from rota.stores.base import Snapshot
 
 __all__ = ["create_site"]
 
@@ -132,20 +129,10 @@ def _add_export(router: APIRouter, site: Site) -> None:
     async def export(request: Request, user_id: UserInPath) -> Response:
         """All that is known of a user, one JSON object a line, as a file."""
         view = await _view(site, request)
-        known = view.operator.export_user(user_id)
-
-        async def lines() -> AsyncIterator[bytes]:
-            async for item in known:
-                yield msgspec.json.encode(_exported(item)) + b"\n"
-
         headers = {"Content-Disposition": 'attachment; filename="user.ndjson"', "Cache-Control": "no-store"}
-        return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+        return await exported(view.operator, user_id, headers)
 
     _ = export
-
-
-def _exported(item: Snapshot | RunRecord | Kept) -> dict[str, object]:
-    return item.to_dict() if isinstance(item, Kept) else {"kind": type(item).__name__, "value": item}
 
 
 def _add_files(router: APIRouter, site: Site) -> None:

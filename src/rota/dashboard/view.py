@@ -27,7 +27,7 @@ from rota.app import Rota
 from rota.clock import Instant, isoformat
 from rota.core.task import Identity
 from rota.dashboard import words
-from rota.dashboard.actions import Action
+from rota.dashboard.actions import Action, call
 from rota.dashboard.assets import Assets
 from rota.dashboard.forms import written
 from rota.dashboard.navigation import PAGES, Entry
@@ -179,9 +179,16 @@ class View:
         value = self.request.query_params.get(name, "").strip()
         return value or None
 
+    def wants(self, region: str) -> bool:
+        """Whether this answer shows a live region: all of them are on a whole page."""
+        wanted = self.request.headers.get(FRAGMENT)
+        return wanted is None or region in {name.strip() for name in wanted.split(",")}
+
     @property
     def here(self) -> str:
-        """This page with its filters, to come back to."""
+        """This page with its filters, to come back to. What a form was answered with cannot be come back to."""
+        if self.request.method != "GET":
+            return self.url("/")
         query = self.request.scope["query_string"].decode("latin-1")
         return self.site.service.base_path + self._path + (f"?{query}" if query else "")
 
@@ -195,8 +202,12 @@ class View:
 
     def url(self, path: str, **query: object) -> str:
         """A link below the base path; what is None is left out."""
+        return self.site.service.base_path + self.path(path, **query)
+
+    def path(self, path: str, **query: object) -> str:
+        """A path of this site with its query, as the site itself names it."""
         given = [(name, str(value)) for name, value in query.items() if value is not None and value != ""]
-        return self.site.service.base_path + path + (f"?{urlencode(given)}" if given else "")
+        return path + (f"?{urlencode(given)}" if given else "")
 
     def with_query(self, **changes: object) -> str:
         """This page with other filters."""
@@ -223,6 +234,10 @@ class View:
 
     def curl(self, action: Action) -> str:
         return action.curl(self.origin)
+
+    def call(self, method: str, path: str, body: str | None = None) -> str:
+        """A call of the API as a curl command."""
+        return call(method, self.origin + path, body)
 
     # --- how ---
 

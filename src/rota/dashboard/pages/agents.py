@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Final
 
 from fastapi.responses import Response
@@ -11,8 +13,10 @@ from fastapi.responses import Response
 from rota.agents import EVERYBODY, AgentSchedule, agents_of
 from rota.agents.desk import Desk
 from rota.api.paths import quote_key
+from rota.clock import Instant, from_datetime
 from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
+from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask
 
@@ -40,17 +44,20 @@ def desk_of(view: View) -> Desk:
 
 
 async def show(view: View) -> Page:
+    """Only what is asked for is looked up: while an agent talks, its output is asked for every second."""
     desk, group = desk_of(view), view.given("group")
-    waiting = await desk.waiting()
-    asked = {one.id for one in waiting if one.asks_for == "create"}
-    schedules = [one for one in await desk.list_tasks(group=group) if one.id not in asked]
     switches = {switch.scope: switch for switch in await desk.switches()}
+    schedules, cursor = await _schedules(desk, group, view.given("cursor")) if view.wants("rows") else ([], None)
+    waiting = await desk.waiting() if view.wants("waiting") else []
     values = {
-        "running": await desk.running(),
-        "waiting": waiting,
+        "running": await desk.running() if view.wants("running") else [],
+        "waiting": waiting[:PAGE_SIZE],
+        "waiting_in_all": len(waiting),
         "schedules": schedules,
-        "groups": await desk.groups(),
+        "cursor": cursor,
+        "groups": await desk.groups() if view.wants("groups") else [],
         "group": group,
+        "moment": _moment,
         "timezone": desk.agents.settings.timezone,
         "switches": switches,
         "all_off": switches.get(EVERYBODY),
@@ -61,13 +68,27 @@ async def show(view: View) -> Page:
     return Page("agents.html", "Agents", values, concerns="agent")
 
 
+async def _schedules(desk: Desk, group: str | None, cursor: str | None) -> tuple[list[AgentSchedule], str | None]:
+    """A page of what counts, by id; what only waits to be approved has a place of its own."""
+    every = [one for one in await desk.list_tasks(group=group) if one.status != "waiting_for_approval"]
+    ahead = [one for one in every if cursor is None or one.id > cursor]
+    return ahead[:PAGE_SIZE], ahead[PAGE_SIZE - 1].id if len(ahead) > PAGE_SIZE else None
+
+
+def _moment(text: str | None) -> Instant | None:
+    return None if text is None else from_datetime(datetime.fromisoformat(text))
+
+
 # --- what can be done ------------------------------------------------------------------------------------------------
 
 
 def of_schedule(schedule: AgentSchedule) -> list[Action]:
     """What can be done to a schedule as it stands."""
-    verbs = ["resume"] if schedule.status == "paused" else ["run", "pause"]
-    return [on_one(verb, schedule.id) for verb in [*verbs, "cancel"]]
+    if schedule.is_running:
+        verbs = ("stop", "pause", "cancel")
+    else:
+        verbs = ("resume", "cancel") if schedule.status == "paused" else ("run", "pause", "cancel")
+    return [on_one(verb, schedule.id) for verb in verbs]
 
 
 def on_one(verb: str, schedule_id: str, digest: str | None = None) -> Action:
@@ -78,12 +99,13 @@ def on_one(verb: str, schedule_id: str, digest: str | None = None) -> Action:
         label=_LABELS[verb],
         path="/act/agent",
         fields=(("verb", verb), ("id", schedule_id), ("digest", digest or "")),
-        command=shlex.join(["rota", "agent", verb, schedule_id]),
+        command=shlex.join(["rota", "agent", verb, schedule_id, *([] if digest is None else ["--digest", digest])]),
         method="POST",
         url=f"/api/agents/schedules/{quote_key(schedule_id)}/{word}",
-        body="{}" if verb == "approve" else None,
+        body=json.dumps({} if digest is None else {"digest": digest}) if verb == "approve" else None,
         question=None if question is None else question.format(schedule_id),
         danger=verb in ("cancel", "stop", "reject"),
+        primary=verb == "approve",
     )
 
 
@@ -143,9 +165,10 @@ async def _done(desk: Desk, verb: str, schedule_id: str, digest: str | None) -> 
 async def throw(view: View, form: Form) -> Response:
     """A kill switch, on or off."""
     desk, scope = desk_of(view), form.need("scope")
+    back = safe_back(form.exact("back"), view.site.service.base_path)
     whose = "All groups" if scope == EVERYBODY else f"The group {scope}"
     if form.need("verb") == "revive":
         await desk.switch_on(scope)
-        return view.back(f"{whose} may go on.", view.url("/agents"))
+        return view.back(f"{whose} may go on.", back)
     await desk.switch_off(scope, form.get("reason") or "from the dashboard")
-    return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", view.url("/agents"))
+    return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", back)

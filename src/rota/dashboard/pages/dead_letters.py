@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Event, Identity, Task, TaskStatus
 from rota.dashboard import actions
-from rota.dashboard.pages.lists import PAGE_SIZE, filled, type_names
+from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
 from rota.stores.base import MAX_PAGE, Store, TaskQuery
 
 __all__ = ["identities_of", "show"]
 
 NO_REASON: Final = "none"
+BULK: Final = ((Event.REDRIVE, "Redrive"), (Event.PURGE, "Purge"))
 
 
 async def show(view: View) -> Page:
@@ -46,17 +50,26 @@ async def show(view: View) -> Page:
             "by_reason": Counter(task.reason or NO_REASON for task in page.items).most_common(12),
             "names": names,
             "actions_of": actions.of_task,
-            "commands": [
-                (event, label, _command(event, query.task_type))
-                for event, label in ((Event.REDRIVE, "Redrive"), (Event.PURGE, "Purge"))
-            ],
+            "bulk": bulk_of(view, BULK, query) if reason is None else _named(view, chosen[:PAGE_SIZE]),
         },
         concerns=query.task_type or "*",
     )
 
 
-def _command(event: Event, task_type: str | None) -> str:
-    return f"rota dlq {event} --all" + ("" if task_type is None else f" --type {task_type}")
+def _named(view: View, tasks: Sequence[Task]) -> list[Bulk]:
+    """The buttons for one reason. No filter outside knows reasons, so the tasks on the page are named."""
+    names = [f"{task.task_type}/{task.key}" for task in tasks]
+    identities = [{"type": task.task_type, "key": task.key} for task in tasks]
+    return [
+        Bulk(
+            event,
+            label,
+            shlex.join(["rota", "dlq", event.value, *names]),
+            view.call("POST", f"/api/dead-letters/{event}", json.dumps({"identities": identities})),
+        )
+        for event, label in BULK
+        if tasks
+    ]
 
 
 async def identities_of(store: Store, query: TaskQuery, reason: str) -> list[Identity]:

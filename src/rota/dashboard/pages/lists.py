@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rota.core.task import Task, TaskStatus
+from rota.core.task import Event, Task, TaskStatus
+from rota.dashboard import actions
 from rota.dashboard.view import View
 from rota.stores.base import Page as StorePage
 from rota.stores.base import Store, TaskQuery
 from rota.tasks import choice
 
-__all__ = ["PAGE_SIZE", "filled", "given_query", "type_names"]
+__all__ = ["PAGE_SIZE", "Bulk", "bulk_of", "filled", "given_query", "type_names"]
 
 PAGE_SIZE: Final = 50
 MOST_LOOKS: Final = 8
 """How often a sparse filter is asked again before the page is shown as it is, with a way to go on."""
+
+
+class Bulk(NamedTuple):
+    """One button over a list: what it does to all that match, and the same in other places."""
+
+    event: Event
+    label: str
+    command: str
+    curl: str
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """On the command line, and over HTTP."""
+        return self.command, self.curl
+
+
+def bulk_of(view: View, events: Iterable[tuple[Event, str]], query: TaskQuery) -> list[Bulk]:
+    """The buttons over a list that shows what matches a query."""
+    return [
+        Bulk(event, label, actions.bulk_command(event, query), actions.bulk_call(view.origin, event, query))
+        for event, label in events
+    ]
 
 
 def given_query(view: View) -> TaskQuery:

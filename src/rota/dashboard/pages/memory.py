@@ -27,6 +27,8 @@ __all__ = ["PILLS", "Upkeep", "one", "show"]
 
 LARGEST: Final = 50
 MERGES: Final = 10
+MOST_SOURCES: Final = 20
+"""How many sources of one merge are shown: there may be thousands."""
 MOST_DEVICES: Final = 10
 """How many of a user's tasks of one type are explained."""
 PILLS: Final = {State.FRESH: "pending", State.KEPT: "completed", State.MERGED: "off"}
@@ -86,6 +88,7 @@ async def one(view: View, user_id: str) -> Page:
         "figures": figures,
         "saved": _saved(figures),
         "merges": merges,
+        "most_sources": MOST_SOURCES,
         "upkeep": upkeep,
         "watermarks": watermarks,
         "found": found,
@@ -107,7 +110,9 @@ async def _merges(memory: Memory, user_id: str) -> list[Lineage]:
     """The latest results, each with its sources: before and after."""
     contexts = await memory.contexts()
     page = await contexts.page(Scope(user_id), only_results=True, limit=MERGES)
-    sources = await asyncio.gather(*(contexts.sources(user_id, result.id) for result in page.contexts))
+    sources = await asyncio.gather(
+        *(contexts.sources(user_id, result.id, limit=MOST_SOURCES) for result in page.contexts)
+    )
     return [Lineage(result, some) for result, some in zip(page.contexts, sources, strict=True)]
 
 
@@ -131,11 +136,11 @@ async def _upkeep(view: View, user_id: str) -> list[Upkeep]:
     ]
 
 
-def _commands(view: View, user_id: str) -> list[tuple[str, str, str]]:
-    user, api = shlex.quote(user_id), f"{view.origin}/api/memory/{quote_key(user_id)}"
+def _commands(view: View, user_id: str) -> list[tuple[str, str]]:
+    user, api = shlex.quote(user_id), f"/api/memory/{quote_key(user_id)}"
     return [
-        ("List", f"rota memory ls {user}", actions.call("GET", f"{api}/contexts")),
-        ("Search", f"rota memory search {user} TEXT", actions.call("GET", f"{api}/search?text=TEXT")),
-        ("Compress", f"rota memory compress {user}", ""),
-        ("Count", f"rota memory stats {user}", actions.call("GET", f"{api}/stats")),
+        (f"rota memory ls {user}", view.call("GET", f"{api}/contexts")),
+        (f"rota memory search {user} TEXT", view.call("GET", f"{api}/search?text=TEXT")),
+        (f"rota memory compress {user}", ""),
+        (f"rota memory stats {user}", view.call("GET", f"{api}/stats")),
     ]

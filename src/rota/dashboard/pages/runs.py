@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from itertools import chain
 
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
@@ -36,10 +38,20 @@ async def show(view: View) -> Page:
             "is_filtered": any((query.task_type, query.key, query.status, query.user_id)),
             "names": names,
             "statuses": list(RunStatus),
-            "longest": max([1, *(run.duration_ms for run in page.items)]),
+            "command": _command(query),
+            "curl": view.call("GET", view.path("/api/runs", **_given(query))),
         },
         concerns=query.task_type or "*",
     )
+
+
+def _given(query: RunQuery) -> dict[str, str | None]:
+    return {"type": query.task_type, "key": query.key, "status": query.status, "user": query.user_id}
+
+
+def _command(query: RunQuery) -> str:
+    options = [[f"--{name}", value] for name, value in _given(query).items() if value is not None]
+    return shlex.join(["rota", "run", "ls", *chain.from_iterable(options)])
 
 
 async def one(view: View, run_id: str) -> Page:

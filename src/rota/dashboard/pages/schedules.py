@@ -8,7 +8,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from markupsafe import Markup
@@ -19,7 +19,7 @@ from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, spark
-from rota.dashboard.pages.lists import filled, type_names
+from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownTask
 from rota.stores.base import RunQuery, Store, TaskQuery
@@ -62,18 +62,10 @@ async def show(view: View) -> Page:
             "names": names,
             "statuses": list(TaskStatus),
             "actions_of": actions.of_schedule,
-            "bulk": [(event, label, _bulk_call(view, event, query)) for event, label in BULK],
+            "bulk": bulk_of(view, BULK, query),
         },
         concerns=query.task_type or "*",
     )
-
-
-def _bulk_call(view: View, event: Event, query: TaskQuery) -> str:
-    """The command line acts on all tasks that match, not on schedules alone; the API can be told."""
-    given = {"type": query.task_type, "status": query.status, "owner": query.owner, "search": query.search}
-    selection = {name: str(value) for name, value in given.items() if value is not None}
-    body = json.dumps({"event": event.value, "query": {**selection, "schedules": True}})
-    return actions.call("POST", f"{view.origin}/api/tasks/bulk", body)
 
 
 async def _spark(view: View, store: Store, identity: Identity) -> Markup:
@@ -121,10 +113,7 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
             "spark": spark_of(view, runs.items),
             "actions": actions.of_schedule(task),
             "form": _form_of(task, info),
-            "command": _add_command(info),
-            "curl": actions.call(
-                "PUT", f"{view.origin}/api/schedules/{task_type}/{quote_key(schedule_id)}", _body(info)
-            ),
+            "same": [_same(view, info)],
         },
         concerns=task_type,
     )
@@ -133,11 +122,13 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
 async def new(view: View) -> Page:
     names = await type_names(view)
     given = {name: view.given(name) or "" for name in ("type", "id", "kind", "value", "tz", "payload", "owner")}
-    return Page(
-        "schedule_new.html",
-        "New schedule",
-        {"names": names, "form": {**_EMPTY, **{name: value for name, value in given.items() if value}}},
+    example: dict[str, object] = {"cron": "0 9 * * 1-5", "tz": "Europe/Berlin", "payload": {}}
+    same = (
+        "rota schedule add TYPE ID --cron '0 9 * * 1-5' --tz Europe/Berlin --payload '{}'",
+        view.call("PUT", "/api/schedules/TYPE/ID", json.dumps(example)),
     )
+    form = {**_EMPTY, **{name: value for name, value in given.items() if value}}
+    return Page("schedule_new.html", "New schedule", {"names": names, "form": form, "same": [same]})
 
 
 def _moments(fires: Sequence[str]) -> list[Instant]:
@@ -183,17 +174,36 @@ def _when(info: ScheduleInfo) -> tuple[str, str]:
     return ("at" if info.kind == "once" else "cron"), info.value
 
 
-def _add_command(info: ScheduleInfo) -> str:
-    kind, value = _when(info)
-    options = ["--tz", info.timezone] if kind == "cron" else []
+def _same(view: View, info: ScheduleInfo) -> tuple[str, str]:
+    """What makes the same schedule, on the command line and over HTTP. A payload that is hidden is so here too."""
+    settings = _settings(info)
     if info.payload is not None:
-        options += ["--payload", json.dumps(info.payload, ensure_ascii=False)]
-    if info.owner is not None:
-        options += ["--owner", info.owner]
-    return shlex.join(["rota", "schedule", "add", info.task_type, info.id, f"--{kind}", value, *options])
+        settings["payload"] = "hidden" if view.preferences.hides_payloads else info.payload
+    said = {name: value for name, value in settings.items() if name != "serial"}  # the command line has no word for it
+    options = [(f"--{name.replace('_', '-')}", _written(name, value)) for name, value in said.items()]
+    command = shlex.join(["rota", "schedule", "add", info.task_type, info.id, *chain.from_iterable(options)])
+    path = f"/api/schedules/{info.task_type}/{quote_key(info.id)}"
+    return command, view.call("PUT", path, json.dumps(settings, ensure_ascii=False))
 
 
-def _body(info: ScheduleInfo) -> str:
+def _written(name: str, value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if name == "payload" else str(value)
+
+
+def _settings(info: ScheduleInfo) -> dict[str, object]:
+    """What was set of a schedule, by the names of the API; what is as it would be anyway is left out."""
     kind, value = _when(info)
-    body = {kind: value, "tz": info.timezone if kind == "cron" else None, "payload": info.payload, "owner": info.owner}
-    return json.dumps({name: given for name, given in body.items() if given is not None}, ensure_ascii=False)
+    every: dict[str, object] = {
+        kind: value,
+        "tz": info.timezone if kind == "cron" else None,
+        "owner": info.owner,
+        "misfire": info.misfire if info.misfire != "latest" else None,
+        "overlap": info.overlap if info.overlap != "skip" else None,
+        "jitter": format_duration(info.jitter_ms) if info.jitter_ms else None,
+        "grace": None if info.grace_ms is None else format_duration(info.grace_ms),
+        "max_runs": info.max_runs,
+        "expires": None if info.expires_at is None else isoformat(from_datetime(info.expires_at)),
+        "priority": info.priority,
+        "serial": info.serial,
+    }
+    return {name: given for name, given in every.items() if given is not None}

@@ -59,12 +59,8 @@ async def show(view: View, task_type: str, key: str) -> Page:
             "aside": ASIDE,
             "events_here": [event.value for event in Event if task.status in TABLE[event]],
             "commands": [
-                ("Show", f"rota task show {_arguments(identity)}", actions.call("GET", view.origin + api)),
-                (
-                    "Explain",
-                    f"rota task explain {_arguments(identity)}",
-                    actions.call("GET", f"{view.origin}{api}/explain"),
-                ),
+                (f"rota task show {_arguments(identity)}", view.call("GET", api)),
+                (f"rota task explain {_arguments(identity)}", view.call("GET", f"{api}/explain")),
             ],
         },
         concerns=task_type,

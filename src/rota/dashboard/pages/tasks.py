@@ -7,7 +7,7 @@ from typing import Final
 
 from rota.core.task import Event, TaskStatus
 from rota.dashboard import actions
-from rota.dashboard.pages.lists import filled, given_query, type_names
+from rota.dashboard.pages.lists import bulk_of, filled, given_query, type_names
 from rota.dashboard.view import Page, View
 from rota.stores.base import TaskQuery
 
@@ -43,7 +43,7 @@ async def show(view: View) -> Page:
             "statuses": list(TaskStatus),
             "by_status": by_status,
             "actions_of": actions.of_task,
-            "bulk": [(event, label, actions.bulk_command(event, query)) for event, label in BULK],
+            "bulk": bulk_of(view, BULK, query),
         },
         concerns=query.task_type or "*",
     )

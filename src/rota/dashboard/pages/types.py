@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shlex
 
 from rota.clock import format_duration
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode, setting_name
@@ -11,6 +13,7 @@ from rota.dashboard.view import Page, View
 from rota.dashboard.words import NOTHING
 from rota.errors import UnknownTaskType
 from rota.overview import overview
+from rota.stores.base import TypeRecord
 
 __all__ = ["show"]
 
@@ -31,10 +34,24 @@ async def show(view: View, task_type: str) -> Page:
             "one": next(each for each in seen.types if each.task_type == task_type),
             "instances": [each for each in seen.instances if task_type in each.types],
             "actions": actions.of_type(record),
+            "limits": _limits(view, record),
             "is_activity": settings.trigger_mode is TriggerMode.USER_ACTIVITY,
         },
         concerns=task_type,
     )
+
+
+def _limits(view: View, record: TypeRecord) -> list[tuple[str, str]]:
+    """Setting the limits as they are now (or some that could be), and taking them back."""
+    now, path = record.effective, f"/api/types/{record.task_type.name}"
+    concurrency, rate = now.concurrency or 4, now.rate_limit or RateLimit(rate=2.0, burst=10)
+    said = ["--concurrency", str(concurrency), "--max-pending", str(now.max_pending)]
+    said += ["--rate", f"{rate.rate:g}", "--burst", str(rate.burst)]
+    limits = {"concurrency": concurrency, "max_pending": now.max_pending}
+    body = json.dumps({**limits, "rate_limit": {"rate": rate.rate, "burst": rate.burst}})
+    none = json.dumps({"concurrency": None, "max_pending": None, "rate_limit": None})
+    set_, clear = (shlex.join(["rota", "type", "limit", now.name, *options]) for options in (said, ["--clear"]))
+    return [(set_, view.call("PATCH", path, body)), (clear, view.call("PATCH", path, none))]
 
 
 def _shown(field: str, value: object) -> str:

@@ -30,9 +30,11 @@ function freshenTimes() {
 // --- laying a new rendering over the old one -------------------------------------------------------------------------
 // Elements that are still there stay the same elements, so focus, ticks, open menus and scroll are kept.
 
+const KEPT = new Set(["class", "style"]); // what this script sets by itself
+
 function morph(have, want) {
   for (const { name } of [...have.attributes]) {
-    if (!want.hasAttribute(name) && !(name === "open" && have.tagName === "DETAILS") && name !== "class") have.removeAttribute(name);
+    if (!want.hasAttribute(name) && !KEPT.has(name) && !(name === "open" && have.tagName === "DETAILS")) have.removeAttribute(name);
   }
   for (const { name, value } of want.attributes) {
     if (name === "open" && have.tagName === "DETAILS") continue;
@@ -72,7 +74,7 @@ const QUIET_MS = 250; // at most four updates a second
 const POLL_MS = 5000;
 let stream = null;
 let fetching = false;
-let wanted = false;
+let wanted = new Set(); // the names of regions
 let fetchedAt = 0;
 let timer = null;
 
@@ -89,24 +91,25 @@ function trouble(words) {
   banner.textContent = words || "";
 }
 
-function refresh() {
-  wanted = true;
+function refresh(regions = all("[data-live]")) {
+  regions.forEach((region) => wanted.add(region.dataset.live));
+  if (!wanted.size) return;
   if (fetching || timer || document.hidden) return;
   timer = setTimeout(fetchRegions, Math.max(0, fetchedAt + QUIET_MS - Date.now()));
 }
 
 async function fetchRegions() {
   timer = null;
-  const regions = all("[data-live]");
+  const regions = all("[data-live]").filter((region) => wanted.has(region.dataset.live));
   if (!regions.length || document.hidden) return;
   fetching = true;
-  wanted = false;
+  wanted = new Set();
   try {
     const answer = await fetch(location.href, {
       headers: { "X-Rota-Fragment": regions.map((region) => region.dataset.live).join(",") },
       cache: "no-store",
     });
-    if (answer.status === 401) return void location.assign(`${base}/login`);
+    if (answer.status === 401) return void location.assign(`${base}/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     if (!answer.ok) throw new Error(answer.status === 503 ? "The store is away" : `The service answers ${answer.status}`);
     const { regions: fresh } = await answer.json();
     for (const region of regions) {
@@ -124,7 +127,7 @@ async function fetchRegions() {
   } finally {
     fetching = false;
     fetchedAt = Date.now();
-    if (wanted) refresh();
+    if (wanted.size) refresh([]);
   }
 }
 
@@ -162,8 +165,13 @@ setInterval(() => {
   if (stream?.readyState !== EventSource.OPEN) say("polling", "polling");
   if (stream?.readyState !== EventSource.OPEN || !find("#trouble").hidden) refresh();
 }, POLL_MS);
-// What an agent says comes without an event: where it is shown, the page looks again by itself.
-setInterval(() => { if (find("[data-poll]") && !document.hidden) refresh(); }, 1000);
+// Some things change without an event, like what an agent says: every so many seconds, that region is looked at again.
+let seconds = 0;
+setInterval(() => {
+  seconds += 1;
+  const due = all("[data-poll]").filter((part) => seconds % Number(part.dataset.poll) === 0);
+  if (due.length && !document.hidden) refresh(due.map((part) => part.closest("[data-live]")));
+}, 1000);
 document.addEventListener("visibilitychange", () => (document.hidden ? fallSilent() : listen()));
 addEventListener("pagehide", fallSilent);
 addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
@@ -191,6 +199,7 @@ async function askHowMany(form, button) {
   const everything = data.get("scope") === "all";
   if (!everything && !chosen().length) return toast("Tick some rows first, or “all that match”.");
   const verb = button.textContent.trim();
+  hidden(form, "event", button.value); // submit() from here names no button
   let count = chosen().length;
   let isAll = true;
   if (everything && !data.get("reason")) {
@@ -200,7 +209,7 @@ async function askHowMany(form, button) {
     const answer = await fetch(form.dataset.bulk, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ event: button.value, query, dry_run: true }),
+      body: JSON.stringify({ event: button.value.replace("_", "-"), query, dry_run: true }),
     });
     const said = await answer.json();
     if (!answer.ok) return toast(said.detail || "That cannot be counted.");
@@ -212,7 +221,6 @@ async function askHowMany(form, button) {
   const words = `${verb} ${isAll ? "" : "more than "}${count.toLocaleString("en")} ${count === 1 ? "task" : "tasks"}?`;
   if (!(await confirmed(words, button.title))) return;
   hidden(form, "expected", String(count));
-  hidden(form, "event", button.value);
   form.submit();
 }
 
@@ -269,6 +277,17 @@ document.addEventListener("click", (event) => {
   all("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
 });
 
+// A menu opens beside its button; where that would be beyond an edge it is moved.
+document.addEventListener("toggle", (event) => {
+  const sheet = event.target.open && event.target.matches(".menu") && find(".sheet", event.target);
+  if (!sheet) return;
+  sheet.style.translate = "none";
+  const room = find("#main").getBoundingClientRect();
+  const box = sheet.getBoundingClientRect();
+  const over = Math.max(0, box.right - room.right + 8);
+  sheet.style.translate = `${Math.max(room.left + 8 - box.left, -over)}px 0`;
+}, true);
+
 // --- the preview of a schedule ---------------------------------------------------------------------------------------
 
 function line(tag, text, className) {
@@ -320,6 +339,7 @@ function moveRow(step) {
   const next = rows[Math.min(rows.length - 1, Math.max(0, at + step))];
   rows.forEach((row) => row.classList.toggle("at", row === next));
   next.scrollIntoView({ block: "nearest" });
+  find("[data-open]", next)?.focus({ preventScroll: true }); // so that a screen reader says it, and Tab goes on from it
 }
 
 const KEYS = {
@@ -361,6 +381,11 @@ if (zone && zone !== body.dataset.zone) {
   document.cookie = `rota_browser_zone=${zone}; path=${base}/; max-age=31536000; samesite=strict`;
   all("select[name=rota_zone] option[value=browser]").forEach((option) => { option.textContent = zone; });
   refresh();
+}
+const menu = find(".side nav");
+const current = menu && find("[aria-current]", menu);
+if (current && menu.scrollWidth > menu.clientWidth) { // on a phone the menu is one long line
+  menu.scrollLeft = current.offsetLeft - menu.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
 }
 setInterval(freshenTimes, 1000);
 freshenTimes();
