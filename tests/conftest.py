@@ -15,8 +15,8 @@ from rota.testing.clock import FakeClock
 from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
 
-# No property is about time: how long an example takes is the machine's business. The rest is as Hypothesis has it, which
-# in CI means the same examples every time.
+# No property is about time: how long an example takes is the machine's business. The rest is as Hypothesis has it,
+# which in CI means the same examples every time.
 settings.register_profile("rota", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rota")
 

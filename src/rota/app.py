@@ -29,8 +29,9 @@ from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config, load_config
 from rota.core.task import NewTask, RunStatus
 from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode
-from rota.errors import InvalidConfig, InvalidInput, RotaError
+from rota.errors import InvalidConfig, InvalidInput, RotaError, StoreUnavailable
 from rota.keys import check_id, check_task_type
+from rota.logs import get_logger
 from rota.runtime import Worker, declare
 from rota.runtime.signals import Duration
 from rota.scheduler import TaskScheduler
@@ -40,6 +41,8 @@ from rota.sync import SyncRota, SyncTask
 from rota.tasks import Tasks, choice
 
 __all__ = ["Rota", "ScheduleOptions", "TaskHandle", "TypeSettings"]
+
+log = get_logger("rota.app")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -165,6 +168,8 @@ class Rota(TaskScheduler):
         self.tasks = Tasks(self._ready, self.user_key_builder)
         self.schedules = Schedules(self._ready, config.timezone, self._clock)
         self.sync = SyncRota(self, self._connection)
+        self._unconnected_blocks = 0
+        """How many `async with` blocks were entered while the store was away, and do not hold it yet."""
 
     # --- declaring ---
 
@@ -265,8 +270,18 @@ class Rota(TaskScheduler):
     # --- coming and going ---
 
     async def __aenter__(self) -> Self:
-        """Connected: the store is open and knows the types. Nothing is run."""
-        await self._connection.hold()
+        """Connected: the store is open and knows the types. Nothing is run.
+
+        If the store is away and there is a spool, touches are taken all the same, and the first call that finds the
+        store connects. Every other call raises `StoreUnavailable` until then.
+        """
+        try:
+            await self._connection.hold()
+        except StoreUnavailable as error:
+            if self._spool is None:
+                raise
+            log.warning("store away", at="start", error=str(error))
+            self._unconnected_blocks += 1
         return self
 
     async def __aexit__(
@@ -276,7 +291,17 @@ class Rota(TaskScheduler):
             if self._serving is not None:
                 await self.stop()
         finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        if not self._unconnected_blocks:
             await self._connection.let_go()
+            return
+        self._unconnected_blocks -= 1
+        if self._connection.loop is None:
+            # Never connected: what was spooled stays in the file, for the next process.
+            await self._finish()
+            await self._release()
 
     async def run(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - how long stopping may take, not the call
         """Work until stopped: by `stop`, by cancellation, or by SIGINT or SIGTERM in the main thread.
@@ -301,9 +326,18 @@ class Rota(TaskScheduler):
             return await self._new_worker(store).run_until_idle()
 
     async def _unconnected(self) -> Store:
-        raise RotaError(
-            "The app is not connected. Use it inside `async with app:`, or through `app.sync` without an event loop."
-        )
+        if not self._unconnected_blocks:
+            raise RotaError(
+                "The app is not connected. Use it inside `async with app:`, or through `app.sync` without an event"
+                " loop."
+            )
+        store = await self._connection.hold()
+        if self._unconnected_blocks:
+            # From now on the block holds it, as if it had begun with it.
+            self._unconnected_blocks -= 1
+        else:
+            await self._connection.let_go()
+        return store
 
     # --- making work ---
 

@@ -14,6 +14,7 @@ import random
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -31,6 +32,7 @@ from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.runtime.duty import back_off_seconds
 from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
@@ -251,6 +253,9 @@ class TaskScheduler(ITaskScheduler):
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
         self._worker: Worker | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._away: str | None = None
+        """What keeps a worker that was started from the store; None if nothing does."""
+        self._stop_asked = asyncio.Event()
         self._hands = f"by-hand-{uuid.uuid4().hex}"
         self._lost_claims: list[str] = []
         self._types_elsewhere: dict[str, TaskType] = {}
@@ -353,20 +358,21 @@ class TaskScheduler(ITaskScheduler):
         return touched
 
     async def _offer(self, activity: Activity) -> Touched:
-        try:
-            return await self._send(activity)
-        except UnknownTaskType:
-            if activity.task_type not in self._registry.types:
-                raise
-            await self._declare_again([activity.task_type])
-            return await self._send(activity)
-
-    async def _send(self, activity: Activity) -> Touched:
-        if self._spool is not None:
-            return await self._spool.touch(activity)
-        store = await self._ready()
-        (touched,) = await store.touch([activity])
-        return touched
+        # Every touch comes through here, so it is one coroutine, not three inside each other.
+        is_declared_again = False
+        while True:
+            try:
+                if self._spool is not None:
+                    return await self._spool.touch(activity)
+                store = await self._ready()
+                (touched,) = await store.touch([activity])
+            except UnknownTaskType:
+                if is_declared_again or activity.task_type not in self._registry.types:
+                    raise
+                await self._declare_again([activity.task_type])
+                is_declared_again = True
+            else:
+                return touched
 
     # --- work claimed by hand ---
 
@@ -415,16 +421,22 @@ class TaskScheduler(ITaskScheduler):
     # --- working in the background ---
 
     async def start(self) -> None:
-        """Work in the background of this event loop, until `stop`. Starting again is harmless."""
-        if not self._may_work() or self.is_running():
+        """Work in the background of this event loop, until `stop`. Starting again is harmless.
+
+        A shared store that is away is waited for, in the background too: an outage ends no application, not even one
+        that starts during it.
+        """
+        if not self._may_work() or self.is_running() or self._away is not None:
             return
         self._warn_of_gaps()
-        store = await self._connection.hold()
         try:
-            self._worker = worker = self._new_worker(store)
-        except BaseException:
-            await self._connection.let_go()
-            raise
+            worker = await self._hire()
+        except StoreUnavailable as error:
+            if not self._can_be_away():
+                raise
+            self._away, self._stop_asked = str(error), asyncio.Event()
+            self._serving = asyncio.create_task(self._serve_when_there(), name="rota-worker")
+            return
         self._serving = asyncio.create_task(self._serve(worker), name="rota-worker")
         await asyncio.sleep(0)  # its first step, after which it is running
 
@@ -433,6 +445,7 @@ class TaskScheduler(ITaskScheduler):
         if not timeout >= 0:
             raise InvalidInput(f"stop was given the timeout {timeout!r}. Use seconds from 0 (at once).")
         serving, self._serving = self._serving, None
+        self._stop_asked.set()
         if self._worker is not None:
             await self._worker.stop(timeout)
         if serving is not None:
@@ -449,13 +462,65 @@ class TaskScheduler(ITaskScheduler):
         """Whether it works in the background."""
         return self._worker is not None and self._worker.is_running
 
+    def has_worker(self) -> bool:
+        """Whether a worker was started here and nobody stopped it: it works, or it has ended by an error."""
+        return self._serving is not None or self.is_running()
+
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
-        if self._worker is None:
+        if self._away is not None:
+            health = Health(ok=False, reasons=(f"The worker waits for the store. {self._away}",))
+        elif self._worker is None:
             health = Health(ok=False, reasons=("No worker was started in this process.",))
         else:
             health = self._worker.health()
         return health if self._spool is None else self._spool.seen_in(health)
+
+    async def _hire(self) -> Worker:
+        """A worker on the store, which is held for it."""
+        store = await self._connection.hold()
+        try:
+            self._worker = worker = self._new_worker(store)
+        except BaseException:
+            await self._connection.let_go()
+            raise
+        return worker
+
+    def _can_be_away(self) -> bool:
+        """Whether the store is one that others run: a file of this host is there, or something is wrong with it."""
+        url = self._engine if isinstance(self._engine, str) else self._engine.url
+        return self._spool is not None or default_spool(url) is not None
+
+    async def _serve_when_there(self) -> None:
+        """Ask for the store again and again, and then work."""
+        try:
+            worker = await self._hire_when_there()
+        except Exception:
+            # Nobody awaits this task: the log is the only place where the error can be seen.
+            log.exception("worker not started")
+            return
+        finally:
+            self._away = None
+        if worker is not None:
+            await self._serve(worker)
+
+    async def _hire_when_there(self) -> Worker | None:
+        """The worker, as soon as the store answers; None if it was stopped before."""
+        failures = 1
+        while not self._stop_asked.is_set():
+            if failures & (failures - 1) == 0:
+                # An outage of hours is worth a line now and then, not two a second.
+                log.warning("worker waits for the store", failures=failures, error=self._away)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(back_off_seconds(failures, random.random())):  # noqa: S311 - it spreads
+                    await self._stop_asked.wait()
+                    return None
+            try:
+                return await self._hire()
+            except StoreUnavailable as error:
+                failures += 1
+                self._away = str(error)
+        return None
 
     async def _serve(self, worker: Worker) -> None:
         try:

@@ -74,7 +74,7 @@ class SyncRota:
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
-            thread.wait(self._connection.let_go())
+            thread.wait(self._app.__aexit__(None, None, None))
             thread.end()
 
     def __enter__(self) -> SyncRota:
@@ -96,7 +96,7 @@ class SyncRota:
                 return theirs
             thread = _LoopThread()
             try:
-                thread.wait(self._connection.hold())
+                thread.wait(self._app.__aenter__())
             except BaseException:
                 thread.end()
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.alert import AlertChange, AlertState, Known, step
@@ -25,7 +25,6 @@ def walk(
     return seen
 
 
-@settings(deadline=None)
 @given(LOOKS)
 def test_firing_and_resolved_alternate(looks: list[tuple[int, bool]]) -> None:
     changes = [change for *_, change in walk(looks) if change is not None]
@@ -33,7 +32,6 @@ def test_firing_and_resolved_alternate(looks: list[tuple[int, bool]]) -> None:
     assert all(change is AlertChange.RESOLVED for change in changes[1::2])
 
 
-@settings(deadline=None)
 @given(LOOKS)
 def test_a_change_comes_exactly_when_the_condition_was_so_for_the_hold(looks: list[tuple[int, bool]]) -> None:
     """Against the plain definition: the first look at which it has been so, at every look, for the whole hold."""
@@ -49,7 +47,6 @@ def test_a_change_comes_exactly_when_the_condition_was_so_for_the_hold(looks: li
         assert known.state.is_firing == is_firing
 
 
-@settings(deadline=None)
 @given(LOOKS)
 def test_without_a_hold_every_change_is_told_at_once(looks: list[tuple[int, bool]]) -> None:
     for _, holds, known, _change in walk(looks, hold_ms=0):
@@ -68,7 +65,6 @@ def test_what_fires_goes_on_firing_over_a_gap() -> None:
     assert step(firing, True, 10_000, hold_ms=60, gap_ms=100) == (Known(AlertState.FIRING, 0, 10_000), None)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000))
 def test_a_clock_that_was_set_back_delays_by_one_hold_at_most(back: int) -> None:
     known = step(None, True, 20_000, hold_ms=60, gap_ms=GAP).known

@@ -76,7 +76,7 @@ async def race(url: str, looks: list[tuple[int, bool]], subject: str) -> None:
             await instance.ledger.give_turn_back()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(looks=LOOKS)
 def test_every_change_is_made_once_and_told_once(database_url: str, looks: list[tuple[int, bool]]) -> None:
     # All examples share one database. A subject that Hypothesis drew could come twice, with the first one's history.

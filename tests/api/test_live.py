@@ -226,7 +226,7 @@ async def test_closing_ends_every_stream(feed: Feed) -> None:
 
 
 @given(steps=st.lists(st.integers(0, 12), min_size=1, max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 async def test_however_often_it_breaks_there_is_no_hole(steps: list[int]) -> None:
     """A listener that breaks off after any number of changes has, at the end, the counts that there are."""
     world = World()

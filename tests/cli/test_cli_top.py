@@ -15,7 +15,7 @@ from io import StringIO
 
 import pytest
 from command_line import CallRota, claim, dead_letter, with_store
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -132,7 +132,6 @@ def drawn(look: Look, width: int, height: int | None = None) -> list[str]:
     return file.getvalue().splitlines()
 
 
-@settings(deadline=None)
 @given(looks(), st.integers(40, 200), st.integers(14, 60))
 def test_a_frame_fits_and_cannot_be_broken_by_an_id(look: Look, width: int, height: int) -> None:
     lines = drawn(look, width, height)
@@ -151,7 +150,6 @@ def test_what_to_do_about_a_trouble_is_not_cut_off() -> None:
     assert lines[-1].startswith("q quit")
 
 
-@settings(deadline=None)
 @given(looks(), st.integers(50, 200))
 def test_what_became_of_a_run_is_shown_whole_however_long_its_key_is(look: Look, width: int) -> None:
     lines = drawn(look, width)

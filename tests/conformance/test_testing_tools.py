@@ -13,7 +13,7 @@ from rota.core.outcome import Answer
 from rota.core.task import Event, TaskStatus
 from rota.errors import InvalidInput, StoreUnavailable
 from rota.stores.memory import MemoryStore
-from rota.testing import FakeClock, FaultyStore, assert_scheduled, run_until_idle
+from rota.testing import FakeClock, FaultyStore, assert_scheduled, run_until_idle, until, until_blocking
 from rota.testing.conformance.world import World
 
 
@@ -154,3 +154,29 @@ class TestPlugin:
             rota_clock.advance("30m")
             assert await run_until_idle(rota_app) == 1
         assert seen == ["u1"]
+
+
+class TestUntil:
+    async def test_it_waits_for_a_condition_async_or_not(self) -> None:
+        seen = iter([False, False, True, 0, "yes"])
+
+        async def ask() -> object:
+            return next(seen)
+
+        await until(lambda: next(seen))
+        await until(ask)
+        assert list(seen) == []
+
+    async def test_what_never_holds_is_said(self) -> None:
+        with pytest.raises(AssertionError, match=r"0\.02 s were not enough until pigs fly\."):
+            await until(lambda: False, "pigs fly", seconds=0.02)
+
+    async def test_an_error_is_not_waited_out(self) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await until(lambda: 1 // 0)
+
+    def test_without_an_event_loop(self) -> None:
+        seen = iter([False, True])
+        until_blocking(lambda: next(seen))
+        with pytest.raises(AssertionError, match="until pigs fly"):
+            until_blocking(lambda: False, "pigs fly", seconds=0.02)

@@ -9,10 +9,11 @@ import pytest
 
 from rota.clock import MINUTE
 from rota.core.history import Span, of_run
-from rota.core.outcome import Answer, ScheduleOutcome
+from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
 from rota.core.task import Event, NewTask, TaskStatus
 from rota.errors import StoreUnavailable
 from rota.stores import open_store
+from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.erase import erase_all
 from rota.testing.conformance.world import WORK, World
@@ -172,6 +173,37 @@ async def test_both_erase_at_once(worlds: tuple[World, World]) -> None:
     assert await first.all_tasks() == []
     assert await first.runs(None) == []
     assert await second.store.erasures() == []
+
+
+async def test_an_erasure_among_touches_and_runs_leaves_everything_whole(worlds: tuple[World, World]) -> None:
+    """Whatever is erased under the hands of others is erased whole, and they are told; the rest is as it should be."""
+    first, second = worlds
+    await first.type(interval_ms=0)
+    keys = [f"u1:d{number}" for number in range(6)]
+    over = asyncio.Event()
+
+    async def be_active() -> None:
+        for number in range(48):
+            await first.touch(keys[number % len(keys)], user_id="u1")
+        over.set()
+
+    async def work() -> None:
+        while not over.is_set() or (await second.counts()).pending:
+            for task in await second.claim(2):
+                assert (await second.settle(task)).answer in (Answer.OK, Answer.STALE)
+
+    async def erase() -> None:
+        while not over.is_set():
+            await second.store.erase_user("u1", limit=2, now=second.now)
+
+    await asyncio.gather(be_active(), work(), erase())
+    await first.check_counts()
+    assert (await erase_all(second, "u1")).done_at is not None
+    assert await first.runs(None) == []
+    assert (await first.store.export()).items == []
+    assert (await first.touch(keys[0], user_id="u1")).outcome is TouchOutcome.CREATED
+    if isinstance(first.store, RedisStore):
+        assert (await first.store.reconcile()).total == 0, "every index says what the hashes say"
 
 
 async def test_an_override_reaches_the_other_at_once(worlds: tuple[World, World]) -> None:

@@ -76,7 +76,7 @@ expressions = st.builds(
     Expression, fields(0, 59), fields(0, 59), fields(0, 23), fields(1, 28, 31), fields(1, 12), fields(0, 6, 7)
 )
 instants = st.integers(from_datetime(datetime(2020, 1, 1, tzinfo=UTC)), from_datetime(datetime(2040, 1, 1, tzinfo=UTC)))
-relaxed = settings(deadline=None, max_examples=300)
+relaxed = settings(max_examples=300)
 
 
 @relaxed

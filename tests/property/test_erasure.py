@@ -64,7 +64,7 @@ async def _check(store: Store, users: list[str], limit: int) -> None:
         await store.close()
 
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 everybody = st.lists(user_ids, min_size=2, max_size=6, unique=True)
 limits = st.sampled_from([1, 3, 500])
 

@@ -106,7 +106,7 @@ def check(task: Task) -> None:
         assert task.max_runs is None or task.fires_run <= max(task.max_runs, 3)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(moves, max_size=40))
 def test_no_sequence_of_events_leads_astray(
     sequence: list[tuple[Event, int, str | None, str | None, int | None]],
@@ -129,7 +129,7 @@ def test_no_sequence_of_events_leads_astray(
         life.entry = step.entry
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(moves, max_size=25))
 def test_whatever_is_live_can_be_brought_to_an_end(
     sequence: list[tuple[Event, int, str | None, str | None, int | None]],

@@ -100,7 +100,7 @@ def check_claim(policy: Policy, fire_at: Instant, now: Instant) -> None:
         assert now - fire_at <= policy.grace_ms + policy.jitter_ms, "nothing runs past its grace"
 
 
-@settings(deadline=None, max_examples=600)
+@settings(max_examples=600)
 @given(triggers, policies, steps)
 def test_every_fire_is_accounted_for_exactly_once(trigger: AnyTrigger, policy: Policy, walk: list[Step]) -> None:
     ledger, now = Ledger(trigger), START
@@ -114,7 +114,7 @@ def test_every_fire_is_accounted_for_exactly_once(trigger: AnyTrigger, policy: P
     assert ledger.accounted == nominal(trigger, START, settled_until), "in order, none missing, none twice"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(triggers, policies, st.integers(START, START + 30 * DAY), st.text(max_size=8))
 def test_a_due_time_lies_between_its_fire_and_the_next(
     trigger: AnyTrigger, policy: Policy, at: Instant, key: str

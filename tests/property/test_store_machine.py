@@ -580,7 +580,6 @@ def test_every_store_does_what_memory_does(pair: Pair) -> None:
         settings=settings(
             max_examples=max(1, round(SEQUENCES * _SHARES[name] / CHUNKS)),
             stateful_step_count=STEPS,
-            deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

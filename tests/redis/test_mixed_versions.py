@@ -1,4 +1,4 @@
-"""Two versions of Rota on one Redis: the older one never undoes what the newer one wrote."""
+"""Two versions of Rota on one Redis: the older one undoes nothing of the newer one's, and what it wrote is found."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import Activity, Event
+from rota.core.task import Activity, Event, TaskStatus
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.stores import open_store
 from rota.stores.base import Store
+from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
@@ -153,3 +154,50 @@ async def test_settings_of_a_version_to_come_are_kept(store: Store, other: Store
     kept = cast("dict[str, object]", json.loads(str(redis.ask("HGET", TYPE, "config"))))
     assert (kept[FIELD], redis.ask("HGET", TYPE, FIELD)) == (VALUE, VALUE)
     assert (await other.list_types())[0].enabled
+
+
+def _as_the_first_version_left_it(redis: RedisServer) -> None:
+    """It kept no lists of owners' tasks, of schedules and of all that are parked, and took turns under another name."""
+    names = cast("list[str]", redis.ask("KEYS", "scheduler:owned:*"))
+    redis.ask("DEL", "scheduler:schedules:{work}", "scheduler:parked:{work}", *names)
+    redis.ask("HDEL", "scheduler:meta", "indexes")
+    redis.ask("SET", "scheduler:turn:reconciler", "an-older-instance", "PX", 600_000)
+
+
+async def test_what_an_older_version_wrote_is_found_before_and_after_the_first_pass(
+    redis_url: str, redis: RedisServer, clock: FakeClock
+) -> None:
+    old = RedisStore(redis_url, clock=clock)
+    await old.open()
+    world = World(old, clock)
+    await world.type()
+    for number in range(3):
+        await world.series(f"series-{number}", owner="ann")
+    await world.schedule("owned", owner="ben", scheduled_at=clock.now() + HOUR)
+    for number in range(3):
+        await world.schedule(f"serial-{number}", serial="one")
+    assert len(await world.claim(5)) == 1
+    await old.close()
+    _as_the_first_version_left_it(redis)
+
+    new = RedisStore(redis_url, clock=clock)
+    await new.open()
+    world = World(new, clock)
+    series = [f"series-{number}" for number in range(3)]
+
+    async def check_lists() -> None:
+        assert [task.key for task in await world.all_tasks(owner="ann")] == series
+        assert [task.key for task in await world.all_tasks(owner="ben")] == ["owned"]
+        assert [task.key for task in await world.all_tasks(schedules=True)] == series
+        pending = [task.key for task in await world.all_tasks(status=TaskStatus.PENDING)]
+        assert pending == ["owned", "serial-1", "serial-2", *series]
+
+    await check_lists()
+    assert await new.take_turn("reconciler", 1_000), "an older version's pass must not put off the first one"
+    assert (await new.reconcile()).entered == len(["owned", *series]) + len(series) + len(["serial-1", "serial-2"])
+    await check_lists()
+    assert (await new.heads())["work"] == clock.now()
+    assert (await new.reconcile()).total == 0
+    redis.ask("DEL", "scheduler:schedules:{work}")
+    assert await world.all_tasks(schedules=True) == [], "after the pass the index is what is asked"
+    await new.close()

@@ -12,6 +12,7 @@ import pytest
 from rota.app import Rota
 from rota.stores.redis.store import RedisStore
 from rota.testing.redis_servers import RedisServer, redis_server
+from rota.testing.waiting import until
 
 
 @pytest.fixture
@@ -30,12 +31,6 @@ def app_on(server: RedisServer, path: Path) -> Rota:
     return app
 
 
-async def until_offered(app: Rota, seconds: float) -> None:
-    async with asyncio.timeout(seconds):
-        while app.health().spooled:  # noqa: ASYNC110  # health is a picture, not an event
-            await asyncio.sleep(0.01)
-
-
 async def test_touches_outlive_the_outage(server: RedisServer, tmp_path: Path) -> None:
     app = app_on(server, tmp_path / "spool.db")
     async with app:
@@ -47,9 +42,26 @@ async def test_touches_outlive_the_outage(server: RedisServer, tmp_path: Path) -
         assert app.health().spooled == 20
 
         await asyncio.to_thread(server.start)
-        await until_offered(app, 5)
+        await until(lambda: not app.health().spooled)
         assert (await app.counts())["work"].pending == 21
         assert (await app.touch("work", "u0")).outcome == "coalesced"
+
+
+async def test_an_app_may_start_before_its_server(server: RedisServer, tmp_path: Path) -> None:
+    app = app_on(server, tmp_path / "spool.db")
+    await asyncio.to_thread(server.stop)
+    async with app:
+        await app.start()
+        outcomes = {(await app.touch("work", f"u{n}")).outcome for n in range(5)}
+        assert outcomes == {"spooled"}
+        assert not app.health().ok
+
+        await asyncio.to_thread(server.start)
+        await until(lambda: app.is_running() and app.health().ok, "the worker works")
+        await until(lambda: not app.health().spooled)
+        assert (await app.counts())["work"].pending == 5
+        assert len(await app.instances()) == 1
+    assert not app.is_running()
 
 
 async def test_a_server_that_hangs_is_not_waited_for(server: RedisServer, tmp_path: Path) -> None:
@@ -62,6 +74,6 @@ async def test_a_server_that_hangs_is_not_waited_for(server: RedisServer, tmp_pa
         assert (await app.touch("work", "u1")).outcome == "spooled"
         assert 0.2 < time.monotonic() - started < 1.5
 
-        await until_offered(app, 10)
+        await until(lambda: not app.health().spooled)
         counts = (await app.counts())["work"]
         assert (counts.pending, counts.created_total) == (2, 2)

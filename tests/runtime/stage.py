@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -18,21 +16,9 @@ from rota.runtime.handler import Handler, HandlerFunction, make_handler
 from rota.runtime.health import Pulse
 from rota.runtime.worker import Worker, WorkerSettings
 from rota.stores.base import RunQuery, Store
+from rota.testing.waiting import until
 
 AT_ONCE = RetryPolicy(base_ms=0, max_ms=0)
-
-
-async def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait until a condition (a function, async or not) holds; the only way these tests wait."""
-    async with asyncio.timeout(seconds):
-        while not await _value(condition()):  # noqa: ASYNC110  # stores have no event for "it looks like this now"
-            await asyncio.sleep(0.002)
-
-
-async def _value(answer: object) -> object:
-    if inspect.isawaitable(answer):
-        return cast("object", await answer)
-    return answer
 
 
 class Stage:
@@ -110,7 +96,7 @@ class Stage:
             found = (await self.store.get([Identity(name, key)]))[0]
             return found is not None and found.status.value == status
 
-        await until(is_there, seconds)
+        await until(is_there, seconds=seconds)
         return await self.task(key, name)
 
     async def runs(self, name: str = "work") -> list[RunRecord]:

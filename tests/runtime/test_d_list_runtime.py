@@ -7,12 +7,13 @@ import threading
 import time
 
 import pytest
-from stage import Stage, until
+from stage import Stage
 
 from rota.core.task import Identity
 from rota.errors import StoreUnavailable
 from rota.runtime import WorkerSettings
 from rota.testing import FaultyStore
+from rota.testing.waiting import until
 
 
 async def test_d04_timeout_ends_the_run_and_lease_is_renewed(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage import Stage, until
+from stage import Stage
 
 from rota.core.task import NewTask, Task
 from rota.errors import StoreUnavailable
@@ -15,6 +15,7 @@ from rota.runtime.health import Pulse
 from rota.runtime.running import Running
 from rota.stores.base import Store
 from rota.testing import FakeClock, FaultyStore
+from rota.testing.waiting import until
 
 
 def dispatcher(stage: Stage, executor: Executor, total: int = 5, store: Store | None = None) -> Dispatcher:

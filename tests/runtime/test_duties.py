@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stage import Stage, until
+from stage import Stage
 
 from rota.clock import DAY, HOUR, Instant, SystemClock
 from rota.core.task import Event, Settlement
@@ -17,6 +17,7 @@ from rota.runtime.pump import Pump
 from rota.runtime.sweeper import Sweeper
 from rota.stores.base import Beat, ClaimRequest, Purged, TaskQuery, Tick
 from rota.testing import FakeClock, FaultyStore
+from rota.testing.waiting import until
 
 
 def half() -> float:

@@ -7,7 +7,7 @@ import threading
 import uuid
 
 import pytest
-from stage import Stage, until
+from stage import Stage
 
 from rota.core.outcome import Answer
 from rota.core.task import Event, Settlement, Task
@@ -16,6 +16,7 @@ from rota.runtime.executor import Executor
 from rota.runtime.verdict import Cause
 from rota.stores.base import MAX_TEXT, ClaimRequest
 from rota.testing import FaultyStore
+from rota.testing.waiting import until
 
 
 async def claimed(stage: Stage, key: str = "u1", payload: str | None = None) -> Task:

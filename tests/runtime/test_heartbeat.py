@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import msgspec
-from stage import Stage, until
+from stage import Stage
 from structlog.testing import capture_logs
 
 from rota.core.task import Event, Identity, Settlement, Task
@@ -16,6 +16,7 @@ from rota.runtime.health import Pulse
 from rota.runtime.heartbeat import Heartbeat, HeartbeatReport
 from rota.stores.base import ClaimRequest, Store
 from rota.testing import FakeClock, FaultyStore
+from rota.testing.waiting import until
 
 
 async def waiting() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from textwrap import dedent
 
 import process_handlers as handlers
-from stage import Stage, until
+from stage import Stage
 
 from rota.core.task import Task
 from rota.runtime import WorkerSettings
 from rota.runtime.handler import HandlerFunction
+from rota.testing.waiting import until
 
 
 async def run_one(stage: Stage, function: HandlerFunction, payload: object = None, **settings: bool) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from stage import Stage, until
+from stage import Stage
 
 from rota.clock import MINUTE
 from rota.core.history import BOUNDS_MS, Slice, Span, add
@@ -20,6 +20,7 @@ from rota.runtime.worker import WorkerSettings
 from rota.stores.base import ClaimRequest
 from rota.testing import FakeClock
 from rota.testing.faulty import FaultyStore
+from rota.testing.waiting import until
 
 
 async def history(stage: Stage) -> Slice:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from stage import until
 
 from rota.app import Rota
 from rota.clock import MINUTE, SECOND, SystemClock
@@ -20,13 +19,14 @@ from rota.config import load_config
 from rota.core.outcome import TouchOutcome
 from rota.core.task import Activity, Event, Identity, Settlement, Task
 from rota.core.task_type import TaskType
-from rota.errors import InvalidConfig, InvalidInput, StoreUnavailable
+from rota.errors import InvalidConfig, InvalidInput, RotaError, SchemaMismatch, StoreUnavailable
 from rota.runtime.spool import Offered, Spool, spool_at
 from rota.runtime.spool_file import SpoolFile
 from rota.scheduler import TaskScheduler
 from rota.stores.base import ClaimRequest, Store
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock, FaultyStore
+from rota.testing.waiting import until
 
 WORK = TaskType(name="work", interval_ms=MINUTE, cooldown="defer")
 
@@ -471,6 +471,66 @@ async def test_the_seeds_scheduler_spools_before_it_was_ever_connected(app_store
     await until(lambda: scheduler.health().spooled == 0)
     assert (await scheduler.get_queue_depths()) == {"work": 2}
     await scheduler.stop()
+
+
+async def test_an_app_that_starts_during_an_outage_takes_touches_and_works_when_it_is_over(
+    app_store: FaultyStore, path: Path
+) -> None:
+    app = app_on(app_store, path)
+    with app_store.down():
+        await app.__aenter__()
+        await app.start()
+        assert (await app.touch("work", "u1")).outcome == "spooled"
+        assert not app.is_running()
+        assert any("waits for the store" in reason for reason in app.health().reasons)
+        with pytest.raises(StoreUnavailable):
+            await app.counts()
+
+    async def ran() -> bool:
+        return app.is_running() and (await app.counts())["work"].succeeded_total == 1
+
+    await until(ran)
+    await until(lambda: app.health().ok)
+    assert (await app.touch("work", "u2")).outcome == "created"
+    await app.__aexit__(None, None, None)
+    assert not app.is_running()
+    with pytest.raises(RotaError, match="not connected"):
+        await app.counts()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("rota-")]
+
+
+async def test_an_app_that_began_and_ended_during_an_outage_leaves_its_touches_to_the_next(
+    app_store: FaultyStore, path: Path
+) -> None:
+    app = app_on(app_store, path)
+    with app_store.down():
+        async with app, app:
+            await app.start()
+            assert (await app.touch("work", "u1")).outcome == "spooled"
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("rota-")]
+    following = app_on(app_store, path)
+    async with following, following:
+        await until(lambda: following.health().last_offered_at is not None)
+        assert (await following.counts())["work"].pending == 1
+
+
+async def test_what_is_wrong_with_the_store_is_no_outage(path: Path) -> None:
+    class Newer(MemoryStore):
+        async def open(self) -> None:
+            raise SchemaMismatch("It was written by a newer Rota.")
+
+    app = app_on(Newer(), path)
+    with pytest.raises(SchemaMismatch):
+        await app.start()
+
+
+def test_without_an_event_loop_an_outage_at_the_start_is_outlived_too(app_store: FaultyStore, path: Path) -> None:
+    app = app_on(app_store, path)
+    with app_store.down():
+        assert app.sync.touch("work", "u1").outcome == "spooled"
+    assert _reached(lambda: app.health().spooled == 0)
+    assert app.sync.wait(app.counts())["work"].pending == 1
+    app.sync.close()
 
 
 async def test_stopping_while_the_store_is_away(app_store: FaultyStore, path: Path) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import threading
 
 import pytest
-from stage import Stage, until
+from stage import Stage
 
 from rota.core.task import Identity
 from rota.errors import InvalidConfig, RotaError
 from rota.runtime import Retry, Snooze, Worker, WorkerSettings, make_handler
 from rota.stores.base import ClaimRequest
 from rota.testing import FakeClock, FaultyStore
+from rota.testing.waiting import until
 
 
 async def test_it_runs_what_is_due(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InvalidInput, WebhookFailed, WebhookRefused
@@ -158,7 +158,6 @@ def test_a_plain_address_is_read(url: str, host: str, port: int, target: str) ->
     assert (endpoint.host, endpoint.port, endpoint.target) == (host, port, target)
 
 
-@settings(deadline=None)
 @given(st.ip_addresses(v=4))
 def test_an_ipv4_address_in_ipv6_clothes_is_judged_alike(address: ipaddress.IPv4Address) -> None:
     number = int(address)
@@ -167,7 +166,6 @@ def test_an_ipv4_address_in_ipv6_clothes_is_judged_alike(address: ipaddress.IPv4
     assert is_public(mapped) == is_public(translated) == is_public(address)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_no_text_leads_to_a_private_address_or_a_crash(text: str) -> None:
     try:

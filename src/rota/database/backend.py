@@ -170,6 +170,7 @@ class SqliteBackend(Backend):
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 """Serialisation failure, deadlock, lock not available."""
 
+CONNECT_SECONDS = 5
 LISTEN_SLICE = 2.0
 """Seconds that the listener waits at most before it looks whether it should stop."""
 
@@ -198,6 +199,8 @@ class PostgresBackend(Backend):
             max_overflow=1,
             pool_timeout=4,
             pool_recycle=1_800,
+            # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
+            connect_args={"connect_timeout": url.query.get("connect_timeout", CONNECT_SECONDS)},
         )
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 CALL_TIMEOUT = 5.0
 """Seconds after which a call is given up (what it did is then unknown)."""
+UPGRADE_SECONDS = 600.0
+"""Seconds that opening waits while a big database is brought to a newer schema, here or by another instance."""
 CONFLICT_TRIES = 8
 """How often a transaction that lost a race with another is run again before the caller is told."""
 
@@ -81,7 +83,7 @@ class Database:
             self.backend.check()
             self._writers = ThreadPoolExecutor(self.backend.writers, thread_name_prefix="rota-database")
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-database-read")
-            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=60)
+            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=UPGRADE_SECONDS)
         except BaseException:
             await self.close()
             raise

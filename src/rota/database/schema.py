@@ -28,9 +28,7 @@ _STAMP = text("INSERT INTO alembic_version (version_num) VALUES (:head)")
 def prepare(connection: Connection) -> None:
     """Create or migrate, inside the caller's transaction; others wait for it."""
     if connection.dialect.name == "postgresql":
-        connection.execute(
-            text("SELECT pg_advisory_xact_lock(hashtextextended('rota:schema:' || current_schema(), 0))")
-        )
+        _wait_for_turn(connection)
     present = set(inspect(connection).get_table_names())
     if "alembic_version" not in present:
         _create(connection)
@@ -38,6 +36,15 @@ def prepare(connection: Connection) -> None:
     revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     if revision != HEAD:
         _migrate(connection, revision)
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    """One at a time, however long the others take. An index of a big table takes longer than any ordinary call may;
+    but whoever waits for a table holds up all that come after it, so that is given up soon, and tried again."""
+    connection.execute(text("SET LOCAL statement_timeout = 0"))
+    connection.execute(text("SET LOCAL lock_timeout = 0"))
+    connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('rota:schema:' || current_schema(), 0))"))
+    connection.execute(text("SET LOCAL lock_timeout = 4000"))
 
 
 def _create(connection: Connection) -> None:

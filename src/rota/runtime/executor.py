@@ -305,9 +305,9 @@ class Executor:
                 observer.write_refused(running.task)
             return False
         if settlement.event in _FAILURES:
-            self._log_settled(self._log.warning, "run failed", running, settlement)
+            self._log_settled(self._log.warning, "run failed", running, settlement, reply.task)
         elif self._is_verbose:
-            self._log_settled(self._log.debug, "settle", running, settlement)
+            self._log_settled(self._log.debug, "settle", running, settlement, reply.task)
         return True
 
     # --- logging ---
@@ -316,7 +316,9 @@ class Executor:
         task = running.task
         self._log.warning("lease lost", task_type=task.task_type, key=task.key, token=task.token, reason="lost")
 
-    def _log_settled(self, write: Callable[..., object], event: str, running: Running, settlement: Settlement) -> None:
+    def _log_settled(
+        self, write: Callable[..., object], event: str, running: Running, settlement: Settlement, then: Task | None
+    ) -> None:
         raised = None if isinstance(running.error, Signal) else running.error
         write(
             event,
@@ -324,6 +326,8 @@ class Executor:
             key=settlement.key,
             token=settlement.token,
             outcome=settlement.event.value,
+            # What was asked for is not what came of it: a retry with none left is a dead letter.
+            **({} if then is None else {"status": then.status.value}),
             reason=settlement.reason,
             error=settlement.error,
             duration_ms=settlement.duration_ms,

@@ -23,7 +23,7 @@ from rota.runtime.health import Health, Pulse
 from rota.runtime.heartbeat import Heartbeat
 from rota.runtime.ledger import Ledger
 from rota.runtime.listener import WAIT_MS, Listener
-from rota.runtime.observer import Observer
+from rota.runtime.observer import Guarded, Observer
 from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
@@ -78,7 +78,7 @@ class Worker:
         self._pulse = pulse = Pulse(clock)
         patience = settings.call_timeout
         self._ledger = ledger = ledger or Ledger()
-        self._observers: tuple[Observer, ...] = (ledger, *observers)
+        self._observers: tuple[Observer, ...] = (ledger, *map(Guarded, observers))
         self._executor = Executor(
             store,
             handlers,

@@ -9,21 +9,23 @@ is not touched, since a user who comes back is a new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from rota.clock import Instant
 from rota.core import lifecycle
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus, Want
-from rota.stores.base import Erasure
+from rota.stores.base import Erasure, TypeRecord
 from rota.stores.work import Work
 
 __all__ = [
     "begun",
     "belongs_to",
     "erase",
+    "erase_arrivals",
     "erase_user",
+    "followers_of",
     "is_erasable",
     "is_old_run",
     "is_still_running",
@@ -119,6 +121,25 @@ def erase(work: Work, identities: Sequence[Identity], until: Instant) -> int:
     return gone
 
 
+def followers_of(types: Mapping[str, TypeRecord], identities: Iterable[Identity]) -> list[Identity]:
+    """Where completions of these may have arrived: under the same keys, in the types that come after theirs."""
+    return sorted(
+        {
+            Identity(name, identity.key)
+            for identity in identities
+            for name, record in types.items()
+            if identity.task_type in record.task_type.after
+        }
+    )
+
+
+def erase_arrivals(work: Work, followers: Sequence[Identity], until: Instant) -> None:
+    """What has arrived for followers that have no task yet goes with what brought it: nothing there says whose it is,
+    and not every key does."""
+    work.load(followers)
+    erase(work, [identity for identity in followers if work.entry(identity).task is None], until)
+
+
 def erase_user(work: Work, user_id: str, limit: int) -> Erasure:
     """One step of the erasure of a user, for stores that see everything in one transaction."""
     transaction = work.transaction
@@ -126,6 +147,7 @@ def erase_user(work: Work, user_id: str, limit: int) -> Erasure:
     until = erasure.asked_at
     identities = transaction.known_of(user_id, until=until, limit=limit)
     tasks = erase(work, identities, until)
+    erase_arrivals(work, followers_of(work.types, identities), until)
     work.finish()
     transaction.untell(user_id, until)
     left = limit - len(identities)

@@ -7,6 +7,7 @@ taken twice removes nothing twice: after a crash the next call goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -72,6 +73,7 @@ async def erase_user(
     tombstone = await _begin(scripts, user_id, now)
     until = tombstone.erasure.asked_at
     names = await looking.names()
+    types = await looking.types(names)
     left, tasks, running = limit, 0, 0
     for name in names:
         old, still_running = await _old(scripts, looking, name, user_id, until)
@@ -79,6 +81,7 @@ async def erase_user(
         chosen = old[:left]
         left -= len(chosen)
         if chosen:
+            await _erase_arrivals(steps, users.followers_of(types, chosen), until, now)
             gone, told = await steps.work_on(name, lambda work, chosen=chosen: _erase(work, chosen, until), now)
             tasks, running = tasks + gone, running + told
     await _untell(scripts, names, user_id, until)
@@ -152,6 +155,13 @@ def _erase(work: Work, identities: Sequence[Identity], until: Instant) -> tuple[
     gone = users.erase(work, identities, until)
     left = [work.entry(identity).task for identity in identities]
     return gone, sum(task is not None and task.created_at <= until for task in left)
+
+
+async def _erase_arrivals(steps: Steps, followers: Sequence[Identity], until: Instant, now: Instant) -> None:
+    """One step for each type that comes after; first of all, since what brought them would be gone after a crash."""
+    for name, group in groupby(followers, key=lambda identity: identity.task_type):
+        part = list(group)
+        await steps.work_on(name, lambda work, part=part: users.erase_arrivals(work, part, until), now)
 
 
 async def _untell(scripts: Scripts, names: Sequence[str], user_id: str, until: Instant) -> None:

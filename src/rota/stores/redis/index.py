@@ -16,7 +16,11 @@ from rota.keys import GLOBAL_KEY
 from rota.stores.redis.keys import NORMAL_LANE, Keys
 from rota.stores.users import owns_prefix
 
-__all__ = ["Command", "Place", "moves", "places"]
+__all__ = ["INDEXES", "Command", "Place", "moves", "places"]
+
+INDEXES = 2
+"""Counts on when there is a new kind of place. Records that an older version wrote do not stand there until the
+reconciler has made its first pass; until then nobody relies on it."""
 
 Command = list[str | int]
 

@@ -31,9 +31,9 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     counts:{}                        hash     kept counters
     slices:{}:<span>                 zset     what ran in each minute or hour (JSON), by its start
     bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
-    instances, meta                  hash     incarnations; the schema's version
+    instances, meta                  hash     incarnations; the schema's version, and which indexes are complete
     erasures                         hash     the tombstones of users who are being erased, by user_id
-    turn:<duty>                      string   whose turn a duty of many instances is, with a TTL
+    turn:<duty>:<indexes>            string   whose turn a duty of many instances is, with a TTL
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from rota.stores.base import Counts, Page, RunQuery, Snapshot, Standing, TaskQue
 from rota.stores.limits import check_cursor
 from rota.stores.looking import LOOKED_AT, unknown_type
 from rota.stores.redis.codec import decode_entry, decode_run, pairs
+from rota.stores.redis.index import INDEXES
 from rota.stores.redis.scripts import Scripts, Sifted, decode_types, type_commands
 from rota.stores.users import belongs_to, user_prefix
 
@@ -58,6 +59,7 @@ class Looking:
         self._scripts = scripts
         self._server = scripts.server
         self._keys = scripts.keys
+        self._are_complete = False
 
     async def names(self) -> list[str]:
         """The names of all types."""
@@ -86,13 +88,20 @@ class Looking:
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         after = None if query.cursor is None else check_cursor(query.cursor)
-        page = _Gathered(query)
+        page = _Gathered(query, by_index=await self._has_all_indexes())
         for name in await self._names_from(after, query.task_type):
             start = after.key if after is not None and after.task_type == name else None
             await self._gather(name, page, start)
             if page.is_full or page.is_tired:
                 break
         return page.page()
+
+    async def _has_all_indexes(self) -> bool:
+        """Whether every task stands in every index: not yet, where an older version wrote it and nobody has looked."""
+        if not self._are_complete:
+            found = await self._server.command("HGET", self._keys.meta, "indexes")
+            self._are_complete = found is not None and int(found) >= INDEXES
+        return self._are_complete
 
     async def _names_from(self, after: Identity | None, only: str | None = None) -> list[str]:
         names = await self.names() if only is None else [only]
@@ -117,7 +126,7 @@ class Looking:
         """The keys that come into question, where an index knows them; None if tasks are looked at in their order."""
         if query.user_id is not None:
             return await self.of_user(name, query.user_id)
-        if query.status is None or query.owner is not None:
+        if query.status is None or query.owner is not None or not await self._has_all_indexes():
             return None
         indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
         if query.status is TaskStatus.PENDING:
@@ -295,9 +304,10 @@ class Looking:
 class _Gathered:
     """A page of tasks while it is filled, and how far it has looked."""
 
-    def __init__(self, query: TaskQuery) -> None:
+    def __init__(self, query: TaskQuery, *, by_index: bool) -> None:
         self.query = query
         self.looked_at = 0
+        self._by_index = by_index
         self._tasks: list[Task] = []
         self._last: Identity | None = None
 
@@ -328,6 +338,8 @@ class _Gathered:
         if keys is not None:
             return asked | {"keys": keys}
         asked |= {"start": "-" if after is None else f"({after}", "count": count, "index": "keys"}
+        if not self._by_index:
+            return asked
         if query.owner is not None:
             return asked | {"index": "owned", "suffix": query.owner}
         return asked | {"index": "schedules"} if query.schedules else asked

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rota.clock import Millis
 from rota.core.task import Entry, Identity
-from rota.stores.redis.index import Command, Place, places
+from rota.stores.redis.index import INDEXES, Command, Place, places
 from rota.stores.redis.looking import Looking
 from rota.stores.redis.scripts import Scripts
 
@@ -68,6 +68,7 @@ async def reconcile(scripts: Scripts, looking: Looking, pause: float = 0.0) -> R
     async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}*", PAGE):
         await pass_.page(_parse(scripts.keys.prefix, keys))
         await asyncio.sleep(pause)
+    await scripts.server.command("HSET", scripts.keys.meta, "indexes", INDEXES)
     return Reconciled(pass_.read, pass_.entered, pass_.left, sum([await scripts.recount(name) for name in aging]))
 
 

@@ -50,6 +50,7 @@ from rota.stores.batching import Batcher
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import CALL_SECONDS, Server
+from rota.stores.redis.index import INDEXES
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.listener import Listener
 from rota.stores.redis.looking import Looking
@@ -116,7 +117,9 @@ class RedisStore(TransactionalStore):
             raise
 
     async def _check_schema(self) -> None:
-        await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
+        is_new = await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
+        if is_new and not await self._server.command("EXISTS", self._keys.types):
+            await self._server.command("HSET", self._keys.meta, "indexes", INDEXES)
         found = await self._server.command("HGET", self._keys.meta, "schema")
         if int(found) > SCHEMA:
             raise SchemaMismatch(
@@ -368,7 +371,8 @@ class RedisStore(TransactionalStore):
 
     async def take_turn(self, duty: str, for_ms: Millis) -> bool:
         """Whether this instance is the first to ask within so many milliseconds: what one of many does for all."""
-        key = f"{self._keys.prefix}turn:{duty}"
+        # What an older version's turn was good for is not enough where there are new indexes.
+        key = f"{self._keys.prefix}turn:{duty}:{INDEXES}"
         return await self._server.command("SET", key, self._scripts.origin, "NX", "PX", for_ms) is not None
 
     async def reconcile(self, pause: float = 0.0) -> Reconciled:

@@ -419,6 +419,9 @@ class RedisTransaction:
         for identity, need in self._arrived.items():
             key = self._keys.of("need", *identity)
             yield ["DEL", key]
+            if not need and self._entries.get(identity) == _NOTHING:
+                # Nothing else spoke of it: it is known no longer.
+                yield ["ZREM", self._keys.of("keys", identity.task_type), identity.key]
             if need:
                 yield ["HSET", key, *(text for pair in sorted(need.items()) for text in pair)]
                 if all(name.startswith(_SEEN) for name in need):

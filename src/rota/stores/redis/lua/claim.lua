@@ -31,7 +31,7 @@ local function candidates(wanted)
     table.sort(found, function(one, other)
       if one.rank ~= other.rank then return one.rank < other.rank end
       if one.due_at ~= other.due_at then return one.due_at < other.due_at end
-      return one.key < other.key
+      return is_before(one.key, other.key)
     end)
   end
   return found

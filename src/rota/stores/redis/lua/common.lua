@@ -46,6 +46,15 @@ end
 
 local function num(value) return tonumber(value) or 0 end
 
+-- The order of keys everywhere else is that of their bytes; Lua's own `<` goes by the locale of the server's host.
+local function is_before(one, other)
+  for at = 1, math.min(#one, #other) do
+    local this, that = string.byte(one, at), string.byte(other, at)
+    if this ~= that then return this < that end
+  end
+  return #one < #other
+end
+
 -- The changes of one hash are gathered field by field, so that what is written and what the table says stay in step.
 local changes = {}
 

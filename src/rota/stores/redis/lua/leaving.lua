@@ -183,7 +183,7 @@ local function best_parked(serial, limit)
     if one.rank ~= other.rank then return one.rank < other.rank end
     local this, that = num(one.task.scheduled_at), num(other.task.scheduled_at)
     if this ~= that then return this < that end
-    return one.key < other.key
+    return is_before(one.key, other.key)
   end)
   return waiting
 end

@@ -26,7 +26,7 @@ local function before_in(priority)
   local own = call('ZRANK', lane, key)
   if own then return own end
   for _, other in ipairs(call('ZRANGEBYSCORE', lane, text(at), text(at), 'LIMIT', 0, input.most)) do
-    if other < key then found = found + 1 end
+    if is_before(other, key) then found = found + 1 end
   end
   return found
 end
@@ -37,7 +37,7 @@ local function parked_before()
   local found = call('ZCOUNT', parked, '-inf', '(' .. rank)
   for _, other in ipairs(call('ZRANGEBYSCORE', parked, rank, rank, 'LIMIT', 0, input.most)) do
     local due = num(call('HGET', named('task', other), 'scheduled_at'))
-    if due < at or (due == at and other < key) then found = found + 1 end
+    if due < at or (due == at and is_before(other, key)) then found = found + 1 end
   end
   return found
 end
