@@ -13,6 +13,7 @@ from rota.agents.groups import ChannelSettings, Groups
 from rota.agents.ledger import RESULTS_KEPT, Ledger, Proposal, Provenance
 from rota.agents.runbook import Beginning, End, Output, RunBook
 from rota.database import Database
+from rota.database.tables.agents import running
 from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError
 
 
@@ -131,6 +132,26 @@ async def test_a_run_is_shown_and_stopped_by_its_own_token_alone(database: Datab
     assert (await runs.beat(said(8, "on"))).stop == "It was stopped by ann."
     await runs.leave("t1", 8)
     assert not await ledger.ask_to_stop("t1", 8, "ann")
+
+
+async def test_a_run_that_was_held_up_does_not_begin_in_the_place_of_its_successor(database: Database) -> None:
+    runs = RunBook(database)
+    await runs.begin(begun(8))
+    with pytest.raises(LeaseLost, match="before it had begun"):
+        await runs.begin(begun(7))
+    assert (await runs.beat(said(8))).stop is None
+    assert (await runs.end(ended(8))).failures == 0
+
+
+async def test_what_a_dead_instance_has_left_on_the_list_holds_up_nobody(database: Database) -> None:
+    """Also if its token is the greater one: the tasks may have moved to another store since, which counts anew."""
+    runs = RunBook(database)
+    await runs.begin(begun(8))
+    await database.write(
+        lambda connection: connection.execute(running.update().values(seen_at=running.c.seen_at - 60_000))
+    )
+    assert await runs.begin(begun(7)) is None
+    assert (await runs.beat(said(7))).stop is None
 
 
 async def test_a_thrown_switch_lets_nothing_begin_and_ends_what_runs(database: Database) -> None:

@@ -7,7 +7,7 @@ another changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from sqlalchemy import BindParameter, Connection, bindparam, select
 
 from rota.agents.groups import Group, Switch, group_of, put_session, switch_over, thrown_switches
 from rota.agents.ledger import MAX_OUTPUT, RESULTS_KEPT, Provenance, kept_text, provenance_of, row_of
-from rota.clock import Instant
+from rota.clock import SECOND, Instant
 from rota.database import Database
 from rota.database.tables.agents import groups, provenance, results, running, sessions
 from rota.errors import LeaseLost, StoreUnavailable
@@ -106,7 +106,7 @@ class RunBook:
 
     async def begin(self, beginning: Beginning) -> Switch | None:
         """Put the run on the list of what runs now, in place of what a dead instance has left there. If a switch stops
-        the group it is not put there, and the switch is the answer."""
+        the group it is not put there, and the switch is the answer. `LeaseLost` if a later run has begun already."""
         (switch,) = await self._beginnings.submit([beginning])
         return switch
 
@@ -160,14 +160,17 @@ class RunBook:
     def _begin(self, connection: Connection, beginnings: Sequence[Beginning]) -> list[Switch | Exception | None]:
         now = self._now(connection)
         thrown = thrown_switches(connection)
-        stops = [switch_over(thrown, beginning.folder) for beginning in beginnings]
+        ids = [beginning.id for beginning in beginnings]
+        listed = {row.id: row.token for row in connection.execute(_LISTED, {"ids": ids, "since": now - _ALIVE})}
+        stops = [_stop_of(beginning, listed, thrown) for beginning in beginnings]
         begun = [one for one, stop in zip(beginnings, stops, strict=True) if stop is None]
-        origins = [one.origin for one in beginnings if one.origin is not None]
+        current = [one for one, stop in zip(beginnings, stops, strict=True) if not isinstance(stop, LeaseLost)]
+        origins = [one.origin for one in current if one.origin is not None]
         if origins:
             connection.execute(_FORGET, {"ids": [origin.id for origin in origins]})
             made = [row_of(msgspec.structs.replace(origin, created_at=now)) for origin in origins]
             connection.execute(provenance.insert(), made)
-        digests = [{"the_id": one.id, "the_digest": one.digest} for one in beginnings if one.digest is not None]
+        digests = [{"the_id": one.id, "the_digest": one.digest} for one in current if one.digest is not None]
         if digests:
             connection.execute(_SET_DIGEST, digests)
         if begun:
@@ -242,6 +245,11 @@ def _briefs(connection: Connection, wanted: Sequence[tuple[str, str]]) -> list[B
 
 _THIS_RUN: Final = (running.c.id == bindparam("the_id")) & (running.c.token == bindparam("the_token"))
 _LEAVE: Final = running.delete().where(_THIS_RUN)
+_ALIVE: Final = 30 * SECOND
+"""A run that was seen within this time may well be alive: it beats every second while the database is there."""
+_LISTED: Final = select(running.c.id, running.c.token).where(
+    running.c.id.in_(_IDS), running.c.seen_at > bindparam("since")
+)
 _CLEAR: Final = running.delete().where(running.c.id.in_(_IDS))
 _FORGET: Final = provenance.delete().where(provenance.c.id.in_(_IDS))
 _SET_DIGEST: Final = (
@@ -277,6 +285,13 @@ _FARES: Final = (
     )
     .returning(provenance.c.failures)
 )
+
+
+def _stop_of(beginning: Beginning, listed: Mapping[str, int], thrown: Sequence[Switch]) -> Switch | LeaseLost | None:
+    """Why a run is not to begin. One that was held up since its claim must not push its successor off the list."""
+    if listed.get(beginning.id, 0) > beginning.token:
+        return LeaseLost(f"The run of {beginning.id!r} was taken over before it had begun. Nothing was run.")
+    return switch_over(thrown, beginning.folder)
 
 
 def _show(connection: Connection, output: Output, thrown: Sequence[Switch], now: Instant) -> Beat | Exception:
