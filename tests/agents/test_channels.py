@@ -162,6 +162,15 @@ async def test_a_webhook_that_was_taken_away_is_not_called(
         assert (await ends(app))[-1] == ("skipped", "Not delivered: the group has no such webhook any more.")
 
 
+async def test_what_is_no_notice_is_given_up_at_once(app: Rota, settings: AgentSettings) -> None:
+    install_agents(app, settings, webhooks=OPEN)
+    async with app:
+        await app.schedule(NOTICE, {"text": "hello"}, key="by-hand")
+        assert await app.run_until_idle() == 1
+        (run,) = (await (await app.store()).runs(RunQuery(task_type=NOTICE))).items
+        assert (run.status.value, "no notice of an agent" in (run.result or "")) == ("skipped", True)
+
+
 async def test_a_notice_that_is_not_taken_in_fails_no_run(
     app: Rota, agents: Agents, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

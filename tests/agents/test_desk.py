@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rota import Rota
@@ -14,13 +15,15 @@ from rota.agents.desk import TOOLS, Desk, agent_principal, scope_of
 from rota.agents.install import agents_of
 from rota.agents.keeper import Keeper
 from rota.agents.ledger import Ledger
+from rota.agents.record import AgentPayload
 from rota.agents.service import KEPT_MS
 from rota.builtin import build
 from rota.clock import MINUTE
 from rota.config import load_config
-from rota.core.task import Event, Identity
-from rota.errors import InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
+from rota.core.task import Event, Identity, NewTask
+from rota.errors import IllegalTransition, InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
 from rota.testing import FakeClock
+from rota.triggers import Interval, encode_trigger
 
 ANN = Caller.person("ann")
 HOURLY = {"prompt": "What changed?", "schedule_type": "interval", "schedule_value": "1h"}
@@ -163,6 +166,68 @@ async def test_what_was_asked_to_change_is_approved_by_what_was_shown(app: Rota,
         assert (shown.asks_for, shown.asked_by, shown.made_by) == ("update", "agent:family", "ann")
         approved = await agents.approve(ANN, made.id, digest=shown.digest)
         assert (approved.prompt, approved.asks_for) == ("Something else", None)
+
+
+async def test_what_was_asked_to_change_does_not_undo_what_a_person_has_changed_since(
+    app: Rota, agents: Agents
+) -> None:
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(ANN, group="family", **HOURLY)
+        await agents.update_task(Caller.agent("family"), made.id, prompt="Something else")
+        await agents.update_task(ANN, made.id, schedule_value="2h")
+        with pytest.raises(IllegalTransition, match="would be undone"):
+            await agents.approve(ANN, made.id)
+        rejected = await agents.reject(ANN, made.id)
+        assert (rejected.prompt, rejected.schedule_value, rejected.asks_for) == (made.prompt, "7200000", None)
+
+
+async def test_an_approval_that_was_made_but_not_written_down_can_be_given_again(app: Rota, agents: Agents) -> None:
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(ANN, group="family", **HOURLY)
+        await agents.update_task(Caller.agent("family"), made.id, prompt="Something else")
+        ledger = Ledger(await app.database())
+        waiting = (await ledger.get([made.id]))[made.id]
+        await agents.approve(ANN, made.id)
+        row = {"approval": waiting.approval, "proposal": msgspec.json.encode(waiting.proposal).decode()}
+        await ledger.set(made.id, **row)  # as if the instance had died between the two
+        approved = await agents.approve(ANN, made.id)
+        assert (approved.prompt, approved.asks_for) == ("Something else", None)
+
+
+async def test_a_schedule_that_was_resumed_elsewhere_is_held_no_more(app: Rota, agents: Agents) -> None:
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(ANN, group="family", **HOURLY)
+        await agents.pause_task(ANN, made.id)
+        await Ledger(await app.database()).set(made.id, held="5 runs in a row have failed.")
+        assert (await agents.get_task(ANN, made.id)).held is not None
+        await app.schedules.resume(made.id, "agent")
+        assert (await agents.get_task(ANN, made.id)).held is None
+
+
+async def test_what_is_over_takes_no_place_in_the_list_of_what_is_not(app: Rota, agents: Agents) -> None:
+    async with app:
+        await add_groups(agents)
+        store = await app.store()
+        payload = AgentPayload(group_folder="family", chat_jid="", prompt="x")
+        many = [
+            NewTask(
+                task_type=AGENT,
+                key=f"a{number:04}",
+                trigger=encode_trigger(Interval(every_ms=3_600_000, anchor_at=0)),
+                payload=msgspec.json.encode(payload).decode(),
+                owner="family",
+                serial="family",
+            )
+            for number in range(1_100)
+        ]
+        await store.schedule(many)
+        await store.ask(Event.CANCEL, [Identity(AGENT, new.key) for new in many])
+        made = await agents.schedule_task(ANN, group="family", **HOURLY)
+        assert [one.id for one in await agents.list_tasks(ANN, group="family")] == [made.id]
+        assert len(await agents.list_tasks(ANN, group="family", finished=True)) == 1_000
 
 
 # --- configured ------------------------------------------------------------------------------------------------------

@@ -295,6 +295,25 @@ async def test_failures_in_a_row_pause_it_and_only_a_person_resumes(
         assert (again.status, again.held, again.failures) == ("active", None, 0)
 
 
+async def test_a_gate_that_is_broken_again_and_again_pauses_it(
+    app: Rota, settings: AgentSettings, clock: FakeClock
+) -> None:
+    agents = install_agents(app, replace(settings, max_failures=3))
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(
+            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h", script="exit 3"
+        )
+        for _ in range(5):
+            clock.advance("1h")
+            await app.run_until_idle()
+        after = await agents.get_task(ANN, made.id)
+        assert (after.status, after.failures) == ("paused", 3)
+        assert "exit code 3" in (after.held or "")
+        rows = (await agents.task_history(ANN, made.id)).items
+        assert [row["reason"] for row in rows if row["started_at"]] == ["discarded"] * 3
+
+
 async def test_a_rate_limit_is_told_apart(app: Rota, settings: AgentSettings, python: str, clock: FakeClock) -> None:
     code = "import json; print(json.dumps({'status':'error','error':'429 Too Many Requests'}))"
     agents = install_agents(app, speaking(settings, python, code))

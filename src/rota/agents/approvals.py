@@ -7,7 +7,7 @@ from rota.agents.ledger import Proposal, Provenance
 from rota.agents.listing import proposed
 from rota.agents.record import AGENT, AgentSchedule
 from rota.agents.records import Records, decided_already
-from rota.agents.wish import check_not_over
+from rota.agents.wish import check_not_over, check_still_meant
 from rota.core.task import Event, Identity
 from rota.errors import IllegalTransition, NotAllowed
 
@@ -31,11 +31,14 @@ class Approvals:
         origin, proposal = await self._undecided(caller, schedule_id)
         if digest is not None and digest != proposal.digest:
             raise IllegalTransition(f"{schedule_id} was changed since you looked at it. Look again, then decide.")
-        check_not_over(schedule_id, proposal, await (await self._records.store()).now())
+        store = await self._records.store()
+        check_not_over(schedule_id, proposal, await store.now())
         # The task first: an instance that dies in between leaves something to decide, not an approval of nothing.
         if proposal.kind == "create":
             await self._records.put(origin, proposal, caller)
         else:
+            (task,) = await store.get([Identity(AGENT, schedule_id)])
+            check_still_meant(schedule_id, proposal, task)
             await self._records.change(schedule_id, proposal)
         ledger = await self._records.ledger()
         if await ledger.decide(origin, "approved", caller.name, proposal.digest) is None:

@@ -112,7 +112,7 @@ class Courier:
 
     async def deliver(self, run: Run) -> None:
         """Hand a notice over. What fails is tried again; what can only fail again is given up, with the reason."""
-        letter = msgspec.convert(run.payload, _Letter)
+        letter = _letter_of(run.payload)
         notice = letter.notice
         channel = await self._channel(letter)
         body = msgspec.json.encode(notice.to_dict())
@@ -132,6 +132,13 @@ class Courier:
             if channel.kind == "webhook" and channel.url == letter.url:
                 return channel
         raise Discard("Not delivered: the group has no such webhook any more.")
+
+
+def _letter_of(payload: object) -> _Letter:
+    try:
+        return msgspec.convert(payload, _Letter)
+    except msgspec.ValidationError as error:
+        raise Discard(f"Not delivered: it is no notice of an agent ({error}).") from error
 
 
 def _task(notice: Notice, channel: ChannelSettings) -> NewTask:

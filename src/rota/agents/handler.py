@@ -24,7 +24,7 @@ from rota.agents.ledger import Ledger, Provenance
 from rota.agents.listing import Zones, tasks_of
 from rota.agents.passes import with_pass
 from rota.agents.record import AgentPayload, payload_of
-from rota.agents.runbook import Beat, Beginning, Brief, End, Output, RunBook
+from rota.agents.runbook import Beat, Beginning, Brief, End, Ended, Output, RunBook
 from rota.agents.runners.base import AgentInput, RunnerResult, RunRequest, Seat
 from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
@@ -283,20 +283,25 @@ class AgentHandler:
         if error is None:
             await self._tell("result", job, summary, ended.at)
             return summary
-        await self._tell("error", job, summary, ended.at)
-        most = self._settings.max_failures
-        if most and ended.failures >= most:
-            await self._hold(books, job.task, f"{ended.failures} runs in a row have failed. The last: {summary}")
+        await self._tell_failure(books, job, summary, ended)
         raise AgentFailed(result.reason if result.reason in ("timeout", "rate_limited") else "error", error)
 
     async def _skip(self, books: _Books, job: _Job, gate: Gate) -> str:
         """A gate that stayed closed ends the run as skipped, with the reason."""
         words = f"gate: {gate.trouble or 'nothing to do'}"
-        end = End(id=job.id, folder=job.group.folder, token=job.task.token, summary=cut(words))
+        reason = None if gate.trouble is None else "gate"
+        end = End(id=job.id, folder=job.group.folder, token=job.task.token, summary=cut(words), reason=reason)
         ended = await _insist(lambda: books.runs.end(end))
         if gate.trouble is not None:
-            await self._tell("error", job, gate.trouble, ended.at)
+            await self._tell_failure(books, job, gate.trouble, ended)
         raise Discard(words)
+
+    async def _tell_failure(self, books: _Books, job: _Job, words: str, ended: Ended) -> None:
+        """Tell the owner, and hold the schedule if it fails again and again: a broken gate does so no less."""
+        await self._tell("error", job, words, ended.at)
+        most = self._settings.max_failures
+        if most and ended.failures >= most:
+            await self._hold(books, job.task, f"{ended.failures} runs in a row have failed. The last: {words}")
 
     async def _hold(self, books: _Books, task: Task, why: str, **also: object) -> None:
         """Pause the schedule when this run ends, keep the reason, and tell the owner."""

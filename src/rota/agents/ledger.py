@@ -49,6 +49,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     by: str = ""
     """Who asks for it."""
+    based_on: int | None = None
+    """The version of the schedule that a change was asked for."""
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
 from rota.agents.ledger import Ledger, Provenance
 from rota.agents.record import AGENT, AgentSchedule, payload_of
-from rota.core.task import Task
+from rota.core.task import Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.logs import get_logger
-from rota.stores.base import Store, TaskQuery
+from rota.stores.base import Page, Store, TaskQuery
 from rota.triggers import decode_trigger
 
 __all__ = ["MOST_LISTED", "Zones", "proposed", "schedules_of", "tasks_of"]
@@ -63,13 +64,23 @@ async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = Fa
     """The scheduled tasks of a group (None: of all), by id."""
     # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
     query = TaskQuery(task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
+    page = await store.find(query)
+    if page.cursor is None or with_finished:
+        tasks = await _scheduled(store, query, page)
+        return [task for task in tasks if with_finished or task.status.is_live]
+    # Many: what is over may be most of it, and must not take the place of what is not.
+    found = [await _scheduled(store, replace(query, status=status)) for status in TaskStatus if status.is_live]
+    # One that changed meanwhile may have been met twice.
+    by_id = {task.key: task for task in chain.from_iterable(found)}
+    return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
+
+
+async def _scheduled(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
+    """The schedules that a query finds, up to the most that are listed, from its first page on."""
     tasks: list[Task] = []
-    count = 0
+    page = page or await store.find(query)
     while True:
-        page = await store.find(query)
-        count += len(page.items)
-        schedules = [task for task in page.items if task.trigger is not None]
-        tasks += [task for task in schedules if with_finished or task.status.is_live]
-        if page.cursor is None or count >= MOST_LISTED:
+        tasks += [task for task in page.items if task.trigger is not None]
+        if page.cursor is None or len(tasks) >= MOST_LISTED:
             return tasks[:MOST_LISTED]
-        query = replace(query, cursor=page.cursor)
+        page = await store.find(replace(query, cursor=page.cursor))

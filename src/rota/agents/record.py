@@ -10,7 +10,7 @@ import msgspec
 
 from rota.agents.ledger import Provenance
 from rota.clock import Instant, isoformat, to_datetime
-from rota.core.task import Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Want
 from rota.errors import InvalidInput
 from rota.triggers import AnyTrigger, Cron, Interval, decode_trigger, explain
 from rota.triggers.zone import zone
@@ -20,6 +20,7 @@ __all__ = [
     "AgentPayload",
     "AgentSchedule",
     "ContextMode",
+    "held_of",
     "next_run_of",
     "payload_of",
     "spoken_time",
@@ -109,6 +110,7 @@ class AgentSchedule:
             expires_at=task.expires_at,
             seen_at=task.updated_at,
             digest=origin.digest if origin else "",
+            held=held_of(task, origin),
         )
 
     @classmethod
@@ -135,6 +137,7 @@ class AgentSchedule:
             expires_at=expires_at,
             seen_at=origin.created_at,
             digest=origin.proposal.digest if origin.proposal else origin.digest,
+            held=origin.held,
         )
 
 
@@ -152,6 +155,7 @@ def _made(
     expires_at: Instant | None,
     seen_at: Instant,
     digest: str,
+    held: str | None,
 ) -> AgentSchedule:
     asked = origin.proposal if origin is not None and origin.approval == "waiting" else None
     return AgentSchedule(
@@ -181,8 +185,16 @@ def _made(
         has_proposal=asked is not None,
         asks_for=asked.kind if asked is not None else None,
         asked_by=asked.by if asked is not None else None,
-        held=origin.held if origin else None,
+        held=held,
     )
+
+
+def held_of(task: Task | None, origin: Provenance | None) -> str | None:
+    """Why Rota has paused it, if that still counts: people also resume a schedule where nobody knows of agents."""
+    if origin is None or task is None:
+        return None if origin is None else origin.held
+    goes_on = task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) and task.want is not Want.PAUSE
+    return None if goes_on else origin.held
 
 
 def status_of(task: Task) -> str:

@@ -68,7 +68,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run has ended. A `status` of None stands for one in which no agent was woken."""
+    """How a run has ended. A `status` of None stands for one in which no agent was woken: the gate stayed closed or,
+    with a `reason`, is broken."""
 
     id: str
     folder: str
@@ -278,7 +279,7 @@ _FARES: Final = (
     provenance.update()
     .where(provenance.c.id == bindparam("the_id"))
     .values(
-        # A success or a failure counts; a run that woke nobody leaves the count as it is.
+        # A success begins anew, a failure counts, a gate that stayed closed leaves the count as it is.
         failures=provenance.c.failures * bindparam("keep") + bindparam("more"),
         last_run_at=bindparam("now"),
         last_result=bindparam("summary"),
@@ -319,7 +320,8 @@ def _write_end(connection: Connection, end: End, now: Instant) -> Ended | Except
         _keep_result(connection, end, now)
     if end.session is not None:
         put_session(connection, end.folder, end.session, now)
-    keep, more = (1, 0) if end.status is None else (0, 0) if end.status == "success" else (1, 1)
+    has_failed = end.reason is not None if end.status is None else end.status != "success"
+    keep, more = (0, 0) if end.status == "success" else (1, int(has_failed))
     given = {"the_id": end.id, "keep": keep, "more": more, "now": now, "summary": end.summary}
     failures = connection.execute(_FARES, given).scalar_one_or_none()
     connection.execute(_LEAVE, mine)

@@ -28,7 +28,7 @@ from rota.agents.handler import AgentHandler
 from rota.agents.ledger import Provenance, RunningNow
 from rota.agents.listing import proposed, schedules_of
 from rota.agents.passes import MAKER
-from rota.agents.record import AGENT, AgentPayload, AgentSchedule, payload_of
+from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
 from rota.agents.records import Records, answered, decided_already
 from rota.agents.runners.choose import Chosen
 from rota.agents.runners.command import CommandRunner
@@ -196,12 +196,10 @@ class Agents:
 
     async def resume_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes."""
-        _, origin = await self._records.find(caller, schedule_id)
-        is_held = origin is not None and origin.held is not None
-        if is_held:
-            _check_may_free(caller, schedule_id, origin)
+        task, origin = await self._records.find(caller, schedule_id)
+        _check_may_free(caller, schedule_id, task, origin)
         await self._ask(Event.RESUME, caller, schedule_id)
-        if is_held:
+        if origin is not None and origin.held is not None:
             await (await self._records.ledger()).set(schedule_id, held=None, failures=0)
         return await self.get_task(caller, schedule_id)
 
@@ -222,7 +220,7 @@ class Agents:
         """Run it once, now; its series is not shifted. An agent may do so as often as it may schedule."""
         check_may_create(caller, self.settings.rules)
         task, origin = await self._records.find(caller, schedule_id)
-        _check_may_free(caller, schedule_id, origin)
+        _check_may_free(caller, schedule_id, task, origin)
         if not caller.is_person and task is not None and not task.status.is_live:
             raise IllegalTransition(f"{schedule_id} is {task.status.value}. Make a new one with schedule_task.")
         now = await (await self._records.store()).now()
@@ -266,7 +264,7 @@ class Agents:
         wanted = instant_of(expires, zone_name, now)
         expires_at = task.expires_at if wanted is None else expiry_of(wanted, caller, rules, made_at)
         check_reaches(trigger, expires_at)
-        proposal = proposal_of("update", payload, trigger, expires_at, caller)
+        proposal = proposal_of("update", payload, trigger, expires_at, caller, based_on=task.version)
         if origin is None:
             origin = await ledger.add(made_by_code(task, old))
         if needs_approval(caller, rules):
@@ -391,10 +389,11 @@ class Agents:
         return await self.get_task(caller, schedule_id)
 
 
-def _check_may_free(caller: Caller, schedule_id: str, origin: Provenance | None) -> None:
+def _check_may_free(caller: Caller, schedule_id: str, task: Task | None, origin: Provenance | None) -> None:
     """What Rota itself has held, only a person lets run again."""
-    if origin is not None and origin.held is not None and not caller.is_person:
-        raise NotAllowed(f"{schedule_id} was paused by Rota: {origin.held} Ask the owner to resume it.")
+    held = held_of(task, origin)
+    if held is not None and not caller.is_person:
+        raise NotAllowed(f"{schedule_id} was paused by Rota: {held} Ask the owner to resume it.")
 
 
 def _is_run_of(task: Task | None, token: int) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "changed_payload",
     "check_not_over",
     "check_reaches",
+    "check_still_meant",
     "checked_script",
     "context_mode_of",
     "instant_of",
@@ -98,8 +99,25 @@ def new_trigger(
     return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
 
 
+def check_still_meant(schedule_id: str, proposal: Proposal, task: Task | None) -> None:
+    """A change was asked for with the schedule as it was: agreeing to it must not undo what was changed since."""
+    if task is None or proposal.based_on in (None, task.version):
+        return
+    if (task.payload, task.trigger, task.expires_at) == (proposal.payload, proposal.trigger, proposal.expires_at):
+        return  # it was made already, by an instance that died before it could say so
+    raise IllegalTransition(
+        f"{schedule_id} was changed after this was asked for, and that would be undone. Reject it, and have it asked"
+        " for anew."
+    )
+
+
 def proposal_of(
-    kind: Any, payload: AgentPayload, trigger: AnyTrigger, expires_at: Instant | None, caller: Caller
+    kind: Any,
+    payload: AgentPayload,
+    trigger: AnyTrigger,
+    expires_at: Instant | None,
+    caller: Caller,
+    based_on: int | None = None,
 ) -> Proposal:
     """What is asked for, in stored form."""
     return Proposal(
@@ -109,6 +127,7 @@ def proposal_of(
         expires_at=expires_at,
         digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
         by=caller.name,
+        based_on=based_on,
     )
 
 
