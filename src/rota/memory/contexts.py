@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -164,10 +164,10 @@ class Contexts:
         rows = await self.database.read(lambda connection: connection.execute(statement).all())
         return [(row[0], row[1]) for row in rows]
 
-    async def stale(self, scope: Scope, embedder: str, *, limit: int) -> list[Context]:
-        """Live contexts without a vector, or with that of another embedder; oldest first."""
+    async def stale(self, scope: Scope, embedder: str, *, after: int = 0, limit: int) -> list[Context]:
+        """Live contexts with an id above `after` without a vector, or with that of another embedder; oldest first."""
         is_stale = or_(table.c.embedder.is_(None), table.c.embedder != embedder)
-        conditions = (_in_scope(scope), table.c.state != State.MERGED, is_stale)
+        conditions = (_in_scope(scope), table.c.state != State.MERGED, is_stale, table.c.id > after)
         return await self._read_contexts(select(table).where(*conditions).order_by(table.c.id).limit(limit))
 
     # --- compressing ---
@@ -220,12 +220,11 @@ class Contexts:
     async def set_embeddings(self, user_id: str, embedder: str, embeddings: Sequence[IdAndBytes]) -> None:
         """Write vectors of a user's contexts."""
 
-        def write(connection: Connection) -> None:
-            for context_id, embedding in embeddings:
-                mine = and_(table.c.id == context_id, table.c.user_id == user_id)
-                connection.execute(table.update().where(mine).values(embedder=embedder, embedding=embedding))
-
-        await self.database.write(write)
+        mine = and_(table.c.id == bindparam("the_id"), table.c.user_id == user_id)
+        statement = table.update().where(mine).values(embedder=embedder, embedding=bindparam("vector"))
+        rows = [{"the_id": context_id, "vector": embedding} for context_id, embedding in embeddings]
+        if rows:
+            await self.database.write(lambda connection: connection.execute(statement, rows))
 
     async def keep(self, owner: Owner, ids: Collection[int], *, apart: Collection[int] = ()) -> int:
         """fresh -> kept: they stand for themselves, and others may join those that may be merged at all.

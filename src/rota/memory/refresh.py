@@ -40,8 +40,8 @@ class Refresh:
         self, scope: Scope, budget: Budget, report: Callable[[Refreshed], None] | None = None
     ) -> Refreshed:
         """Only the stale or missing ones in a scope, a batch at a time, until none is left or the budget is spent."""
-        done = Refreshed()
-        while stale := await self._contexts.stale(scope, self._embedder.name, limit=self._batch_size):
+        done, last = Refreshed(), 0
+        while stale := await self._contexts.stale(scope, self._embedder.name, after=last, limit=self._batch_size):
             if budget.is_spent():
                 done.is_finished = False
                 return done
@@ -49,6 +49,7 @@ class Refresh:
             made = [(context.id, vector) for context, vector in zip(stale, vectors, strict=True)]
             await self._contexts.set_embeddings(scope.user_id, self._embedder.name, made)
             done.refreshed += len(made)
+            last = stale[-1].id  # all before it is done, and is not looked through again for each batch
             if report is not None:
                 report(done)
         return done
