@@ -288,7 +288,7 @@ class Rota(TaskScheduler):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if self._serving is not None:
+            if self._background.is_started:
                 await self.stop()
         finally:
             await self._let_go()
@@ -315,8 +315,7 @@ class Rota(TaskScheduler):
             raise RotaError("This app is already running. Await one run(), or stop() it first.")
         self._warn_of_gaps()
         async with self._connection.held() as store:
-            self._worker = worker = self._new_worker(store)
-            await _run_with_signals(worker, timeout)
+            await _run_with_signals(self._background.hire(store), timeout)
 
     async def run_until_idle(self) -> int:
         """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""

@@ -10,34 +10,32 @@ await scheduler.stop()
 from __future__ import annotations
 
 import asyncio
-import random
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rota.answers import Touch
+from rota.background import Background
+from rota.by_hand import Hands
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.config import Config, load_config
 from rota.config.model import default_database, default_spool
 from rota.connection import Connection
-from rota.core.outcome import Answer, Touched, TouchOutcome
-from rota.core.task import Activity, Event, Identity, Settlement, Task, TaskStatus
+from rota.core.outcome import Touched, TouchOutcome
+from rota.core.task import Activity, Identity, Task, TaskStatus
 from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
-from rota.errors import InvalidConfig, InvalidInput, LeaseLost, StoreUnavailable, UnknownTaskType
+from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
-from rota.runtime.duty import back_off_seconds
 from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
 from rota.stores import database_for, open_store, url_of_client
-from rota.stores.base import ClaimRequest, Counts, Store
+from rota.stores.base import Counts, Store
 
 if TYPE_CHECKING:
     from rota.database import Database
@@ -251,13 +249,8 @@ class TaskScheduler(ITaskScheduler):
         """Who wants to stand around every call that makes work."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
-        self._worker: Worker | None = None
-        self._serving: asyncio.Task[None] | None = None
-        self._away: str | None = None
-        """What keeps a worker that was started from the store; None if nothing does."""
-        self._stop_asked = asyncio.Event()
-        self._hands = f"by-hand-{uuid.uuid4().hex}"
-        self._lost_claims: list[str] = []
+        self._background = Background(self._connection, self._new_worker, waits=self._can_be_away())
+        self._hands = Hands()
         self._types_elsewhere: dict[str, TaskType] = {}
 
     @property
@@ -381,42 +374,13 @@ class TaskScheduler(ITaskScheduler):
         if await self._find_type(task_type) is None:
             log.warning("skip", task_type=task_type, reason="unknown type")
             return None
-        store = await self._ready()
-        await self._give_back(store)
-        claim_id = uuid.uuid4().hex
-        request = ClaimRequest(wants=[(task_type, 1)], instance=self._hands, claim_id=claim_id, lease_ms=None)
-        try:
-            claimed = await store.claim(request)
-        except StoreUnavailable:
-            # Perhaps the claim took effect and only its answer was lost: nobody knows its token.
-            self._lost_claims.append(claim_id)
-            raise
-        return TaskInfo.of(claimed.tasks[0]) if claimed.tasks else None
+        task = await self._hands.claim(await self._ready(), task_type)
+        return None if task is None else TaskInfo.of(task)
 
     async def complete_task(self, task_type: str, user_key: str, lock_token: str, success: bool = True) -> None:
         """Say how a claimed task ended; failed ones are retried. A stale token changes nothing: `LeaseLost`."""
-        store = await self._ready()
         identity = Identity(task_type, user_key)
-        (task,) = await store.get([identity])
-        started_at = None if task is None else task.claimed_at
-        settlement = Settlement(
-            task_type=task_type,
-            key=user_key,
-            token=_token(identity, lock_token),
-            event=Event.COMPLETE if success else Event.RETRY,
-            duration_ms=0 if started_at is None else max(0, await store.now() - started_at),
-            reason=None if success else "error",
-            error=None if success else "The task was reported as failed.",
-            chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
-        )
-        (reply,) = await store.settle([settlement])
-        if reply.answer not in (Answer.OK, Answer.ALREADY):
-            raise _lease_lost(identity, lock_token)
-
-    async def _give_back(self, store: Store) -> None:
-        while self._lost_claims:
-            await store.abandon(self._hands, self._lost_claims[-1])
-            self._lost_claims.pop()
+        await self._hands.settle(await self._ready(), identity, lock_token, success=success)
 
     # --- working in the background ---
 
@@ -426,30 +390,16 @@ class TaskScheduler(ITaskScheduler):
         A shared store that is away is waited for, in the background too: an outage ends no application, not even one
         that starts during it.
         """
-        if not self._may_work() or self.is_running() or self._away is not None:
+        if not self._may_work() or self._background.is_running:
             return
         self._warn_of_gaps()
-        try:
-            worker = await self._hire()
-        except StoreUnavailable as error:
-            if not self._can_be_away():
-                raise
-            self._away, self._stop_asked = str(error), asyncio.Event()
-            self._serving = asyncio.create_task(self._serve_when_there(), name="rota-worker")
-            return
-        self._serving = asyncio.create_task(self._serve(worker), name="rota-worker")
-        await asyncio.sleep(0)  # its first step, after which it is running
+        await self._background.start()
 
     async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the seeds' signature
         """Stop working: running work may finish for `timeout` seconds, then it is released to run elsewhere."""
         if not timeout >= 0:
             raise InvalidInput(f"stop was given the timeout {timeout!r}. Use seconds from 0 (at once).")
-        serving, self._serving = self._serving, None
-        self._stop_asked.set()
-        if self._worker is not None:
-            await self._worker.stop(timeout)
-        if serving is not None:
-            await asyncio.wait([serving])
+        await self._background.stop(timeout)
         if self._kept_open or self._connection.loop is None:
             # First of all: offering touches may be what connects.
             await self._finish()
@@ -460,76 +410,21 @@ class TaskScheduler(ITaskScheduler):
 
     def is_running(self) -> bool:
         """Whether it works in the background."""
-        return self._worker is not None and self._worker.is_running
+        return self._background.is_running
 
     def has_worker(self) -> bool:
         """Whether a worker was started here and nobody stopped it: it works, or it has ended by an error."""
-        return self._serving is not None or self.is_running()
+        return self._background.is_started
 
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
-        if self._away is not None:
-            health = Health(ok=False, reasons=(f"The worker waits for the store. {self._away}",))
-        elif self._worker is None:
-            health = Health(ok=False, reasons=("No worker was started in this process.",))
-        else:
-            health = self._worker.health()
+        health = self._background.health()
         return health if self._spool is None else self._spool.seen_in(health)
-
-    async def _hire(self) -> Worker:
-        """A worker on the store, which is held for it."""
-        store = await self._connection.hold()
-        try:
-            self._worker = worker = self._new_worker(store)
-        except BaseException:
-            await self._connection.let_go()
-            raise
-        return worker
 
     def _can_be_away(self) -> bool:
         """Whether the store is one that others run: a file of this host is there, or something is wrong with it."""
         url = self._engine if isinstance(self._engine, str) else self._engine.url
         return self._spool is not None or default_spool(url) is not None
-
-    async def _serve_when_there(self) -> None:
-        """Ask for the store again and again, and then work."""
-        try:
-            worker = await self._hire_when_there()
-        except Exception:
-            # Nobody awaits this task: the log is the only place where the error can be seen.
-            log.exception("worker not started")
-            return
-        finally:
-            self._away = None
-        if worker is not None:
-            await self._serve(worker)
-
-    async def _hire_when_there(self) -> Worker | None:
-        """The worker, as soon as the store answers; None if it was stopped before."""
-        failures = 1
-        while not self._stop_asked.is_set():
-            if failures & (failures - 1) == 0:
-                # An outage of hours is worth a line now and then, not two a second.
-                log.warning("worker waits for the store", failures=failures, error=self._away)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(back_off_seconds(failures, random.random())):  # noqa: S311 - it spreads
-                    await self._stop_asked.wait()
-                    return None
-            try:
-                return await self._hire()
-            except StoreUnavailable as error:
-                failures += 1
-                self._away = str(error)
-        return None
-
-    async def _serve(self, worker: Worker) -> None:
-        try:
-            await worker.run()
-        except Exception:
-            # Nobody awaits this task: the log is the only place where the error can be seen.
-            log.exception("worker ended", instance=worker.instance)
-        finally:
-            await self._connection.let_go()
 
     def _may_work(self) -> bool:
         if not self._config.enabled:
@@ -706,21 +601,6 @@ def _engine_of(redis: object) -> str | Store:
 def _seeds_config(redis: str | Store, config: Mapping[str, object] | None) -> Config:
     flags = {"store": redis} if isinstance(redis, str) else None
     return load_config({"scheduler": dict(config or {})}, flags=flags)
-
-
-def _token(identity: Identity, lock_token: str) -> int:
-    # Whatever is no number was never a token, so it cannot be the current one.
-    try:
-        return int(lock_token)
-    except (TypeError, ValueError):
-        raise _lease_lost(identity, lock_token) from None
-
-
-def _lease_lost(identity: Identity, lock_token: object) -> LeaseLost:
-    return LeaseLost(
-        f"The token {lock_token!r} is not the current one of {identity}: its lease ran out, or it was settled already."
-        " Nothing was written; claim it again."
-    )
 
 
 # --- one scheduler per process ---------------------------------------------------------------------------------------

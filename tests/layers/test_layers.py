@@ -31,7 +31,9 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "answers",
             "app",
+            "background",
             "builtin",
+            "by_hand",
             "connection",
             "operator",
             "overview",

@@ -62,17 +62,21 @@ def proposed(origin: Provenance, timezone: str) -> AgentSchedule:
 
 async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:
     """The scheduled tasks of a group (None: of all), by id."""
-    # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
-    query = TaskQuery(task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
+    query = _query(folder)
     page = await store.find(query)
     if page.cursor is None or with_finished:
         tasks = await _scheduled(store, query, page)
         return [task for task in tasks if with_finished or task.status.is_live]
     # Many: what is over may be most of it, and must not take the place of what is not.
-    found = [await _scheduled(store, replace(query, status=status)) for status in TaskStatus if status.is_live]
+    found = [await _scheduled(store, _query(folder, status)) for status in TaskStatus if status.is_live]
     # One that changed meanwhile may have been met twice.
     by_id = {task.key: task for task in chain.from_iterable(found)}
     return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
+
+
+def _query(folder: str | None, status: TaskStatus | None = None) -> TaskQuery:
+    # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
+    return TaskQuery(task_type=AGENT, owner=folder, status=status, schedules=folder is None, limit=200)
 
 
 async def _scheduled(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
