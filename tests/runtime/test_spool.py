@@ -135,6 +135,21 @@ async def test_what_waits_is_offered_when_the_store_is_back(outage: Outage) -> N
     assert await outage.touch() is TouchOutcome.COALESCED
 
 
+async def test_what_a_user_did_before_they_were_erased_is_not_offered(outage: Outage) -> None:
+    with outage.store.down():
+        for user in ("u1", "u2", "u3"):
+            assert await outage.touch(user) is TouchOutcome.SPOOLED
+        outage.clock.advance("1m")
+        for user in ("u1", "u3"):
+            await outage.store.store.erase_user(user)
+        outage.clock.advance("1m")
+        assert await outage.touch("u3") is TouchOutcome.SPOOLED  # a user who comes back is a new one
+    assert await outage.spool.offer() == Offered(2, 0)
+    assert outage.rows() == []
+    found = await outage.store.store.get([Identity("work", user) for user in ("u1", "u2", "u3")])
+    assert [task is not None for task in found] == [False, True, True]
+
+
 async def test_more_than_a_page_is_offered_in_one_pass(outage: Outage) -> None:
     with outage.store.down("touch"):
         await asyncio.gather(*(outage.spool.touch(active(f"u{n:04}")) for n in range(450)))

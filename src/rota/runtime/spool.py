@@ -231,14 +231,19 @@ class Spool:
             return Offered(0, 0)
         store = await self._ready()
         ahead_ms = await self._ahead(store)
+        erased_at = await self._erased(store)
         total = Offered(0, 0)
         self._objection = None
         await self._file.count()
         page = await self._file.page(None, PAGE)
         while page:
-            answered = await self._hand_over(store, page, ahead_ms, now)
+            # What a user did before they were erased would make them known again.
+            live = [row for row in page if row.last_at + ahead_ms > erased_at.get(row.activity.user_id, -1)]
+            if len(live) < len(page):
+                await self._file.remove([row for row in page if row not in live])
+            answered = await self._hand_over(store, live, ahead_ms, now)
             self._found_the_store()
-            total = Offered(total.taken + len(answered), total.refused + len(page) - len(answered))
+            total = Offered(total.taken + len(answered), total.refused + len(live) - len(answered))
             page = await self._file.page(page[-1].activity.identity, PAGE)
         self._found_the_store()
         self._report(total)
@@ -250,10 +255,17 @@ class Spool:
         asked_at = self._clock.now()
         return await within(self._call_timeout, "now", store.now()) - asked_at
 
+    async def _erased(self, store: Store) -> dict[str, Instant]:
+        """When the users that are to be forgotten, or were of late, asked for it."""
+        erasures = await within(self._call_timeout, "erasures", store.erasures(with_done=True))
+        return {erasure.user_id: erasure.asked_at for erasure in erasures}
+
     async def _hand_over(
         self, store: Store, page: Sequence[SpooledTouch], ahead_ms: Millis, now: Instant | None
     ) -> list[SpooledTouch]:
-        """Offer one page; the rows that the store has answered for, which are removed."""
+        """Offer some rows; those that the store has answered for, which are removed."""
+        if not page:
+            return []
         activities = [replace(row.activity, at=row.last_at + ahead_ms) for row in page]
         outcomes = await self._offer(store, activities, now)
         # A type that is full has no room now, but may have later; whoever was told `spooled` counts on it.

@@ -529,8 +529,8 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def erasures(self) -> list[Erasure]:
-        """Those that are not done yet."""
+    async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
+        """Those that are not done yet, by user; `with_done` also those that were done within the last week."""
 
     @abstractmethod
     async def export_user(

@@ -107,8 +107,8 @@ class MemoryStore(TransactionalStore):
     ) -> list[Slice]:
         return self._data.history(span, since_at, until_at, task_type)
 
-    async def erasures(self) -> list[Erasure]:
-        return self._data.open_erasures()
+    async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
+        return self._data.erasures(with_done=with_done)
 
 
 class MemoryTransaction:
@@ -367,8 +367,8 @@ class MemoryTransaction:
             user_id: each for user_id, each in self._erasures.items() if each.done_at is None or each.done_at >= before
         }
 
-    def open_erasures(self) -> list[Erasure]:
-        return [each for _, each in sorted(self._erasures.items()) if each.done_at is None]
+    def erasures(self, *, with_done: bool) -> list[Erasure]:
+        return [each for _, each in sorted(self._erasures.items()) if with_done or each.done_at is None]
 
     # --- instances ---
 

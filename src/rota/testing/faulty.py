@@ -254,8 +254,8 @@ class FaultyStore(Store):
     async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
         return await self._do("erase_user", lambda: self.store.erase_user(user_id, limit=limit, now=now))
 
-    async def erasures(self) -> list[Erasure]:
-        return await self._do("erasures", self.store.erasures)
+    async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
+        return await self._do("erasures", lambda: self.store.erasures(with_done=with_done))
 
     async def export_user(
         self, user_id: str, cursor: str | None = None, limit: int = DEFAULT_PAGE

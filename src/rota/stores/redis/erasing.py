@@ -50,11 +50,11 @@ class _Rows(msgspec.Struct):
     is_over: bool
 
 
-async def erasures(scripts: Scripts) -> list[Erasure]:
-    """Those that are not done yet."""
+async def erasures(scripts: Scripts, *, with_done: bool) -> list[Erasure]:
+    """Those that are not done yet, or all that are known."""
     found: dict[bytes, bytes] = await scripts.server.command("HGETALL", scripts.keys.erasures)
     known = [msgspec.json.decode(found[name], type=_Tombstone).erasure for name in sorted(found)]
-    return [erasure for erasure in known if erasure.done_at is None]
+    return [erasure for erasure in known if with_done or erasure.done_at is None]
 
 
 async def drop_erasures(scripts: Scripts, before: Instant) -> None:

@@ -410,8 +410,8 @@ class RedisStore(TransactionalStore):
         at = await self.now() if now is None else now
         return await erasing.erase_user(self, self._scripts, self._looking, user_id, limit, at)
 
-    async def erasures(self) -> list[Erasure]:
-        return await erasing.erasures(self._scripts)
+    async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
+        return await erasing.erasures(self._scripts, with_done=with_done)
 
     async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
         return await self._looking.known_of(user_id, after, limit)

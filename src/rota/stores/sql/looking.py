@@ -397,7 +397,8 @@ def history(
     return [msgspec.json.decode(each, type=Slice) for each in rows]
 
 
-def erasures(connection: Connection) -> list[Erasure]:
+def erasures(connection: Connection, *, with_done: bool) -> list[Erasure]:
     c = tables.erasures.c
-    rows = connection.execute(select(*ERASURE_COLUMNS).where(c.done_at.is_(None)).order_by(c.user_id))
+    wanted = select(*ERASURE_COLUMNS).order_by(c.user_id)
+    rows = connection.execute(wanted if with_done else wanted.where(c.done_at.is_(None)))
     return [decode_erasure(row) for row in rows]

@@ -148,8 +148,8 @@ class SqlStore(TransactionalStore):
     ) -> list[Slice]:
         return await self._read(lambda connection: looking.history(connection, span, since_at, until_at, task_type))
 
-    async def erasures(self) -> list[Erasure]:
-        return await self._read(looking.erasures)
+    async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
+        return await self._read(lambda connection: looking.erasures(connection, with_done=with_done))
 
     async def instances(self) -> list[Instance]:
         return list(await self._transact(lambda transaction: transaction.instances()))
