@@ -26,7 +26,7 @@ from rota.connection import Connection
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity, Identity, Task, TaskStatus
 from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
-from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
+from rota.errors import InvalidConfig, InvalidInput, StoreUnavailable, UnknownTaskType
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
@@ -423,8 +423,7 @@ class TaskScheduler(ITaskScheduler):
 
     def _can_be_away(self) -> bool:
         """Whether the store is one that others run: a file of this host is there, or something is wrong with it."""
-        url = self._engine if isinstance(self._engine, str) else self._engine.url
-        return self._spool is not None or default_spool(url) is not None
+        return self._spool is not None or default_spool(self._store_url) is not None
 
     def _may_work(self) -> bool:
         if not self._config.enabled:
@@ -489,8 +488,7 @@ class TaskScheduler(ITaskScheduler):
         return store
 
     def _make_spool(self) -> Spool | None:
-        path = self._config.spool_path
-        url = self._engine if isinstance(self._engine, str) else self._engine.url
+        path, url = self._config.spool_path, self._store_url
         if path is None and "spool" not in self._config.sources:
             path = default_spool(url)
         if path is None:
@@ -519,11 +517,12 @@ class TaskScheduler(ITaskScheduler):
     async def database(self) -> Database:
         """The open database for what has no place in the store: access, alerts, memory.
 
-        It is opened when it is first asked for, and closed with the store. A SQL store shares its own.
+        It is opened when it is first asked for, and closed with the store. A SQL store shares its own; one that lies
+        elsewhere is there while the store is away.
         """
-        store = await self._ready()
+        self._connection.store()  # which refuses another event loop than the store's
         if self._database is None:
-            database = self._make_database(store)
+            database = self._make_database(await self._store_of_database())
             await database.open()
             if self._database is not None:  # somebody else was faster
                 await database.close()
@@ -531,12 +530,29 @@ class TaskScheduler(ITaskScheduler):
                 self._database = database
         return self._database
 
-    def _make_database(self, store: Store) -> Database:
-        url = self._config.database_url if "database" in self._config.sources else None
-        made = self._kept_database or database_for(store, url or default_database(store.url), self._given_clock)
+    async def _store_of_database(self) -> Store | None:
+        """The store, which may share its database; None if it is away and the database lies elsewhere."""
+        try:
+            return await self._ready()
+        except StoreUnavailable:
+            if self._spool is None or self._database_url(self._store_url) == self._store_url:
+                raise
+            return None
+
+    def _make_database(self, store: Store | None) -> Database:
+        url = self._database_url(self._store_url if store is None else store.url)
+        made = self._kept_database or database_for(store, url, self._given_clock)
         if made.is_in_memory:
             self._kept_database = made  # what is in memory would not be found again in another one
         return made
+
+    @property
+    def _store_url(self) -> str:
+        return self._engine if isinstance(self._engine, str) else self._engine.url
+
+    def _database_url(self, store_url: str) -> str:
+        given = self._config.database_url if "database" in self._config.sources else None
+        return given or default_database(store_url)
 
     async def _prepare(self, store: Store) -> None:
         for warning in self._config.warnings:

@@ -83,6 +83,20 @@ async def test_nothing_is_lost_while_redis_is_away(own_redis: RedisServer, tmp_p
         assert known >= {"memory_compression", "data_cleanup", "statistics_update"}
 
 
+async def test_an_app_that_starts_while_redis_is_away_captures_too(own_redis: RedisServer, tmp_path: Path) -> None:
+    own_redis.stop()
+    app, memory = an_app(own_redis, tmp_path)
+    async with app:
+        for number in range(20):
+            await push(memory, f"u{number}")
+        await memory.drain()
+        assert app.health().spooled == 20
+        assert (await memory.figures("u7")).contexts == 1
+        await asyncio.to_thread(own_redis.start)
+        await until(lambda: app.health().spooled == 0)
+        assert (await app.counts())["memory_compression"].pending == 20
+
+
 async def test_a_store_that_was_emptied_learns_the_types_again(own_redis: RedisServer, tmp_path: Path) -> None:
     """Without any outage: what is touched is declared at once, what recurs begins anew at the next look."""
     app, memory = an_app(own_redis, tmp_path)

@@ -65,7 +65,7 @@ def _redis(url: str, clock: Clock | None) -> Store:
     return RedisStore(url, clock=clock)
 
 
-def database_for(store: Store, url: str, clock: Clock | None = None) -> Database:
+def database_for(store: Store | None, url: str, clock: Clock | None = None) -> Database:
     """The database at a URL, not yet open. A SQL store at the same URL shares its own: one file has one writer."""
     from rota.database import Database
     from rota.stores.sql.store import SqlStore
