@@ -42,10 +42,12 @@ class Chosen:
 
     @property
     def words(self) -> str:
-        """One sentence for the log at start."""
-        passed = [f"{finding.name}: {finding.reason}" for finding in self.findings if finding.isolation is None]
-        because = f" ({'; '.join(passed)})" if passed else ""
-        return f"Agents run in the isolation {self.isolation.name!r}{because}."
+        """For the log at start: what walls agents have, and why not higher ones."""
+        passed = [
+            f"{finding.name} ({finding.reason.rstrip('.')})" for finding in self.findings if finding.isolation is None
+        ]
+        because = f" Stronger, but not usable here: {'; '.join(passed)}." if passed else ""
+        return f"Agents run in the isolation {self.isolation.name!r}.{because}"
 
 
 def choose_isolation(
