@@ -217,8 +217,10 @@ def test_wrong_usage_is_2(rota: CallRota, arguments: str) -> None:
     assert "--help" in said.err
 
 
-def test_a_missing_server_is_3(rota: CallRota) -> None:
-    said = rota("up", "--port", "0", "--store", "postgresql://127.0.0.1:1/x")
+@pytest.mark.parametrize("store", ["postgresql://127.0.0.1:1/x", "redis://127.0.0.1:1/0"])
+def test_a_missing_server_is_3_and_leaves_nothing_behind(rota: CallRota, tmp_path: Path, store: str) -> None:
+    said = rota("up", "--port", "0", "--store", store)
 
     assert (said.code, said.out) == (3, "")
     assert "127.0.0.1:1" in said.err
+    assert list(tmp_path.iterdir()) == []

@@ -94,6 +94,7 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
         allowed_hosts=(*config.server_allowed_hosts, listener.host),
     )
     async with service:
+        await app.store()  # without it nothing can be served, and nothing is to be left behind
         if is_public:
             check_bind(listener.host, await has_tokens(app))
         secret = None if is_public else await ensure_first_token(app, token_file(config))
