@@ -62,7 +62,7 @@ Staging = Callable[..., AbstractAsyncContextManager[Scene]]
 @pytest.fixture(autouse=True)
 def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
     monkeypatch.chdir(tmp_path)
-    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "ROTA_AGENT_RUN", "TIMEZONE", "TZ"):
+    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "ROTA_RUN", "TIMEZONE", "TZ"):
         monkeypatch.delenv(name, raising=False)
 
 

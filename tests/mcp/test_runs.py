@@ -24,7 +24,7 @@ from rota.clock import DAY
 AGENT = """
 import json, os, sys, urllib.request
 given = json.loads(sys.stdin.readline())
-said = {"secret": os.environ["ROTA_MCP_TOKEN"], "run": os.environ["ROTA_AGENT_RUN"], "answers": []}
+said = {"secret": os.environ["ROTA_MCP_TOKEN"], "run": os.environ["ROTA_RUN"], "answers": []}
 for tool, arguments in json.loads(given["prompt"]):
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     headers = {

@@ -57,7 +57,7 @@ async def test_a_conversation_over_stdio_and_a_run_that_may_make_nothing(
             assert "your own group" in await refused(client, "schedule_task", **WEEKDAYS, group="work")
             assert [made.made_by for made in await scene.desk.list_tasks()] == ["agent:family"]
 
-        async with started(tmp_path, sqlite_url, "--group", "family", ROTA_AGENT_RUN=f"{task}-1") as client:
+        async with started(tmp_path, sqlite_url, "--group", "family", ROTA_RUN=f"{task}-1") as client:
             assert "A scheduled run may not" in await refused(client, "schedule_task", **WEEKDAYS)
             assert (await call(client, "cancel_task", task_id=task))["status"] == "cancelled"
 

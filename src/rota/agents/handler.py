@@ -40,15 +40,12 @@ from rota.runtime.signals import Discard, Retry, Snooze
 from rota.stores.base import MAX_PROGRESS_BYTES, Store
 from rota.stores.batching import Batcher
 
-__all__ = ["RUN_VARIABLE", "AgentFailed", "AgentHandler"]
+__all__ = ["AgentFailed", "AgentHandler"]
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks at whether a run is to be stopped."""
 LINES_SHOWN: Final = 200
 """Lines of live output that are kept."""
-
-RUN_VARIABLE: Final = "ROTA_AGENT_RUN"
-"""Tells what an agent starts, `rota mcp` above all, that this is a scheduled run and which one."""
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
@@ -170,7 +167,7 @@ class AgentHandler:
             uid=settings.uid_of(group.number),
             has_network=group.has_network,
             timezone=payload.timezone or group.timezone or settings.timezone,
-            environment={**settings.variables(), RUN_VARIABLE: run_id},
+            environment=settings.variables(),
             read_only=settings.visible(),
         )
         return _Job(task, payload, group, brief, seat, beginning)

@@ -30,7 +30,7 @@ async def mcp(
         raise InvalidInput("The MCP server needs the extra 'mcp'. Install it: pip install 'rota[mcp]'.")
     from rota.agents import agents_of
     from rota.agents.desk import agent_principal
-    from rota.agents.handler import RUN_VARIABLE
+    from rota.agents.runners.environment import MARKER
     from rota.cli.agents import desk_of
     from rota.cli.logs import log_to_stderr
     from rota.mcp.stdio import serve_stdio
@@ -38,7 +38,7 @@ async def mcp(
     log_to_stderr(as_json=cli.output.as_json)
     # Reading the input cannot be interrupted: without this Ctrl-C would wait for the client to close it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    principal = agent_principal(group, run or os.environ.get(RUN_VARIABLE))
+    principal = agent_principal(group, run or os.environ.get(MARKER))
     if app is None:
         async with desk_of(cli) as desk:
             await serve_stdio(desk.agents, principal, desk.database)

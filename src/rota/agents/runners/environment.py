@@ -14,7 +14,8 @@ __all__ = ["MARKER", "PASSED_ON", "environment_of", "kernel_limits"]
 PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE")
 """The variables of Rota's own environment that an agent sees. Everything else, keys and passwords above all, stays."""
 MARKER: Final = "ROTA_RUN"
-"""Names the run in the environment of every process that belongs to it, for people who look at them."""
+"""Names the run in the environment of every process that belongs to it: for people who look at them, and for what an
+agent starts, `rota mcp` above all, which must know that it is in a run."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
