@@ -162,6 +162,7 @@ ABOUT: Mapping[str, str] = {
     "agents.speaks": "what it prints: `json`, or the answer as `text`",
     "agents.pass_on": "the variables of the environment that it may see",
     "agents.read_only": "the paths that it may read beside its folder",
+    "agents.mcp_socket": "whether `rota up` and `rota worker` give each run a socket to the MCP server",
     "agents.mcp_url": "where a run reaches the MCP server; it then gets a token of its own",
     "agents.image": "the image for `container`",
     "agents.engine": "the program for `container`: docker, podman or container",

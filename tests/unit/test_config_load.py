@@ -119,6 +119,7 @@ OTHER_VALUES = {
     "memory.llm_key": "hush",
     "agents.isolation": "bubblewrap",
     "agents.require": "true",
+    "agents.mcp_socket": "false",
     "agents.timezone": "Asia/Tokyo",
     "agents.command": '["my-agent", ["--resume", "{sessionId}"]]',
     "agents.hears": "text",

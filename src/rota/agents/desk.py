@@ -51,8 +51,10 @@ def scope_of(group: str, tools: Sequence[str] = (), *, in_runs: bool = False) ->
 
 def agent_principal(group: str, run_id: str | None = None) -> Principal:
     """The agent that a program was started for; inside a scheduled run, the run that started it."""
-    scope: dict[str, object] = {"group": group} if run_id is None else {"group": group, "run": run_id}
-    return Principal(f"agent:{group}", f"agent:{group}", Role.OPERATOR, "mcp", scope)
+    if run_id is None:
+        return Principal(f"agent:{group}", f"agent:{group}", Role.OPERATOR, "mcp", {"group": group})
+    scope = {"group": group, "run": run_id}
+    return Principal(f"run:{run_id}", f"agent:{group}", Role.OPERATOR, "mcp", scope)
 
 
 class Desk:

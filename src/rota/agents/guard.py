@@ -84,6 +84,10 @@ class Caller:
     def sees_all(self) -> bool:
         return self.is_person or self.is_main
 
+    def is_run_of(self, schedule_id: str) -> bool:
+        """Whether it is a run of this very schedule that asks."""
+        return self.run_id is not None and self.run_id.rpartition("-")[0] == schedule_id
+
     def may_touch(self, group: str) -> bool:
         """Whether schedules of this group are the caller's to see and change."""
         return self.sees_all or self.group == group

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -22,7 +23,7 @@ from rota.agents.groups import Group, Groups, unknown_group
 from rota.agents.guard import digest_of
 from rota.agents.ledger import Ledger, Provenance
 from rota.agents.listing import Zones, tasks_of
-from rota.agents.passes import with_pass
+from rota.agents.passes import WayIn, with_pass
 from rota.agents.record import AgentPayload, payload_of
 from rota.agents.runbook import Beat, Beginning, Brief, End, Ended, Output, RunBook
 from rota.agents.runners.base import AgentInput, RunnerResult, RunRequest, Seat
@@ -115,6 +116,8 @@ class AgentHandler:
         self._settings = settings
         self._channels = channels
         self._runner = runner
+        self.way_in: WayIn = nullcontext
+        """How a run reaches the MCP server without a network; by itself not at all."""
         self._books: _Books | None = None
 
     async def run_agent(self, run: Run) -> str:
@@ -262,7 +265,10 @@ class AgentHandler:
         )
         request = RunRequest(seat=job.seat, input=given, limits=settings.limits)
         try:
-            async with with_pass(request, settings.mcp_url, books.database, books.store.now) as request:
+            async with (
+                with_pass(request, settings.mcp_url, books.database, books.store.now) as request,
+                self.way_in(request) as request,
+            ):
                 return await runner.run(request, on_progress)
         except RunnerUnavailable as error:
             # What cannot even be started is a failed run, not a failed handler.

@@ -8,7 +8,7 @@ run's longest time is up.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -19,12 +19,15 @@ from rota.database import Database
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 
-__all__ = ["MAKER", "TOKEN_VARIABLE", "URL_VARIABLE", "with_pass"]
+__all__ = ["MAKER", "TOKEN_VARIABLE", "URL_VARIABLE", "WayIn", "with_pass"]
 
 URL_VARIABLE: Final = "ROTA_MCP_URL"
 TOKEN_VARIABLE: Final = "ROTA_MCP_TOKEN"  # noqa: S105  # a name
 MAKER: Final = "agents"
 """Who has made such a token, in the list of them."""
+
+WayIn = Callable[[RunRequest], AbstractAsyncContextManager[RunRequest]]
+"""Gives a run a way to the MCP server for as long as it lasts, and says so in its request."""
 
 _log = get_logger("rota.agents")
 

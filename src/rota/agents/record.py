@@ -204,9 +204,10 @@ def status_of(task: Task) -> str:
 
 def next_run_of(task: Task) -> Instant | None:
     """When it runs next, if it does."""
-    if task.status is TaskStatus.PENDING and not task.is_recurring:
-        return task.scheduled_at
-    return task.next_fire if task.status.is_live and task.is_recurring else None
+    if not task.is_recurring:
+        return task.scheduled_at if task.status is TaskStatus.PENDING else None
+    is_over = task.next_fire is not None and task.expires_at is not None and task.next_fire >= task.expires_at
+    return task.next_fire if task.status.is_live and not is_over else None
 
 
 def value_of(trigger: AnyTrigger, timezone: str) -> str:

@@ -115,6 +115,14 @@ class Records:
         (reply,) = await store.update([change])
         return answered(Event.UPDATE, reply, schedule_id)
 
+    async def end_after_run(self, schedule_id: str) -> None:
+        """Let the run that is under way be the last: the schedule ends now, and nothing fires after that."""
+        store = await self.store()
+        change = Change(task_type=AGENT, key=schedule_id, expires_at=await store.now())
+        (reply,) = await store.update([change])
+        task = answered(Event.UPDATE, reply, schedule_id)
+        await self.refresh(task.owner or "")
+
     async def tell(self, kind: NoticeKind, group: Group | None, schedule_id: str, text: str) -> None:
         """Tell the owner; nothing fails for it."""
         folder = group.folder if group is not None else ""

@@ -27,7 +27,7 @@ from rota.agents.guard import (
 from rota.agents.handler import AgentHandler
 from rota.agents.ledger import Provenance, RunningNow
 from rota.agents.listing import proposed, schedules_of
-from rota.agents.passes import MAKER
+from rota.agents.passes import MAKER, WayIn
 from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
 from rota.agents.records import Records, answered, decided_already
 from rota.agents.runners.choose import Chosen
@@ -95,6 +95,10 @@ class Agents:
 
     async def _runner(self) -> CommandRunner:
         return self.settings.runner(await self.isolation())
+
+    def let_in(self, way: WayIn) -> None:
+        """Give runs this way to the MCP server, which lies above."""
+        self.handler.way_in = way
 
     async def now(self) -> Instant:
         """What time it is at the store, which decides."""
@@ -204,7 +208,10 @@ class Agents:
         return await self.get_task(caller, schedule_id)
 
     async def cancel_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
-        """End it; its history stays. A proposal is withdrawn."""
+        """End it; its history stays. A proposal is withdrawn.
+
+        A run that ends its own schedule, because what it waited for has come, is not stopped: it is the last one.
+        """
         task, origin = await self._records.find(caller, schedule_id)
         ledger = await self._records.ledger()
         if task is None:
@@ -214,6 +221,9 @@ class Agents:
                 raise decided_already(schedule_id)
             await self._records.refresh(origin.folder)
             return proposed(withdrawn, (await self._records.zones()).of(origin.folder))
+        if caller.is_run_of(schedule_id) and task.status is TaskStatus.RUNNING:
+            await self._records.end_after_run(schedule_id)
+            return await self.get_task(caller, schedule_id)
         return await self._ask(Event.CANCEL, caller, schedule_id)
 
     async def run_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:

@@ -119,6 +119,8 @@ class Config:
     """Variables of this process that agents see too."""
     agents_read_only: tuple[str, ...] = ()
     """What else agents may read, if their isolation hides it."""
+    agents_mcp_socket: bool = True
+    """Whether each run has a socket to the MCP server."""
     agents_mcp_url: str | None = None
     """Where runs reach the MCP server; each then gets a token of its own."""
     agents_image: str | None = None

@@ -78,6 +78,7 @@ ALL: Final[tuple[Setting, ...]] = (
     Setting("agents.speaks", "agents_speaks", as_choice("json", "text")),
     Setting("agents.pass_on", "agents_pass_on", as_names),
     Setting("agents.read_only", "agents_read_only", as_names),
+    Setting("agents.mcp_socket", "agents_mcp_socket", as_bool),
     Setting("agents.mcp_url", "agents_mcp_url", as_text),
     Setting("agents.image", "agents_image", as_text),
     Setting("agents.engine", "agents_engine", as_choice("docker", "podman", "container")),

@@ -116,6 +116,8 @@ def in_words(schedule: AgentSchedule) -> str:
         return f"It waits for the owner's approval and does not run before: {schedule.words}."
     if schedule.next_run_words is not None and schedule.status == "active":
         return f"It runs {schedule.words}; next on {schedule.next_run_words}."
+    if schedule.is_running and schedule.status == "active":
+        return "The run that is under way is its last."
     return f"It is {schedule.status}."
 
 

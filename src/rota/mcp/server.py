@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import ValidationError
 
 from rota.agents.desk import Desk
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
+from rota.mcp.line import Line
 from rota.mcp.tools import EXAMPLES, TOOLS
 
 __all__ = ["AgentServer"]
@@ -60,6 +64,13 @@ class AgentServer(MCPServer[Any]):
             if isinstance(error.__cause__, ValidationError):
                 raise ToolError(_correction(name, error.__cause__)) from error.__cause__
             raise
+
+    async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Serve one client over a connection, a line for each message, until it closes its end."""
+        line = cast("anyio.AsyncFile[str]", Line(reader, writer))
+        async with stdio_server(line, line) as (incoming, outgoing):
+            server = self._lowlevel_server
+            await server.run(incoming, outgoing, server.create_initialization_options())
 
     def _check_there(self, name: str) -> None:
         if name not in EXAMPLES:

@@ -151,8 +151,8 @@ async def resume_task(context: Here, task_id: TaskId) -> TaskAnswer:
 
 
 async def cancel_task(context: Here, task_id: TaskId) -> TaskAnswer:
-    """End a scheduled task for good; a run that is under way is stopped. Its history stays. To hold it back for a while
-    use pause_task."""
+    """End a scheduled task for good. A run that is under way is stopped, unless it is the one that asks: that one is
+    its last. Its history stays. To hold it back for a while use pause_task."""
     return _changed(await _desk(context).cancel_task(task_id), "cancelled")
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from rota.agents.runners.base import AgentInput, Isolation, Limits, OnProgress, RunnerResult, RunRequest, Seat
 from rota.agents.runners.disk import is_larger_than
+from rota.agents.runners.environment import MCP_CONFIG
 from rota.agents.runners.output import Answer, AnswerReader, Spoken, is_session_id
 from rota.agents.runners.supervised import Ended, supervise
 from rota.clock import format_duration
@@ -28,7 +29,7 @@ Template = Sequence[str | Sequence[str]]
 """Arguments, and lists of arguments that may be left out."""
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
-_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone")
+_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone", "mcpConfig")
 _TOO_LARGE: Final = (
     "The group's folder grew beyond {:,} bytes, or parts of it are too many or too deep to be looked at."
 )
@@ -51,7 +52,9 @@ class CommandRunner:
         """The agent's answer."""
         began = time.monotonic()
         reader = AnswerReader(self.spoken, on_progress)
-        order = self.isolation.order(filled(self.command, request.input), request.seat, request.limits)
+        seat = request.seat
+        command = filled(self.command, request.input, mcp_config=seat.environment.get(MCP_CONFIG))
+        order = self.isolation.order(command, seat, request.limits)
         ended = await supervise(
             order,
             _spoken_to(request.input, self.hears),
@@ -79,10 +82,15 @@ def check_template(template: Template) -> None:
     filled(template, AgentInput(prompt="", session_id="s", group_folder="g", chat_jid=""))
 
 
-def filled(template: Template, given: AgentInput) -> tuple[str, ...]:
+def filled(template: Template, given: AgentInput, *, mcp_config: str | None = None) -> tuple[str, ...]:
     """The command's arguments with the placeholders of this run filled in."""
     session = given.session_id if given.session_id is not None and is_session_id(given.session_id) else None
-    values = {"sessionId": session, "groupFolder": given.group_folder, "timezone": given.timezone}
+    values = {
+        "sessionId": session,
+        "groupFolder": given.group_folder,
+        "timezone": given.timezone,
+        "mcpConfig": mcp_config,
+    }
     found: list[str] = []
     for part in template:
         if isinstance(part, str):

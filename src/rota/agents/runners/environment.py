@@ -9,13 +9,17 @@ from typing import Final
 from rota.agents.runners.base import Limits, Seat
 from rota.clock import SECOND
 
-__all__ = ["MARKER", "PASSED_ON", "environment_of", "kernel_limits"]
+__all__ = ["MARKER", "MCP_CONFIG", "MCP_SOCKET", "PASSED_ON", "environment_of", "kernel_limits"]
 
 PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE")
 """The variables of Rota's own environment that an agent sees. Everything else, keys and passwords above all, stays."""
 MARKER: Final = "ROTA_RUN"
 """Names the run in the environment of every process that belongs to it: for people who look at them, and for what an
 agent starts, `rota mcp` above all, which must know that it is in a run."""
+MCP_SOCKET: Final = "ROTA_MCP_SOCKET"
+"""Names the socket over which a run speaks MCP with Rota."""
+MCP_CONFIG: Final = "ROTA_MCP_CONFIG"
+"""Names a file in the form that command-line agents read their MCP servers from, with Rota's in it."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 

@@ -1,0 +1,194 @@
+"""MCP for scheduled runs: each one has a socket of its own, and whoever speaks through it is that run.
+
+A socket is a file, so a sandbox without network shows it like one. There is no token that could be carried away: the
+socket is there as long as the run is, only the run's own user may open it, and nothing that is said through it can
+change whose it is. It speaks MCP as over standard input and output, a line for each message. Beside it lie a program
+that an agent starts as its MCP server (`bridge.py`) and a configuration that names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rota.agents import Agents, agents_of
+from rota.agents.desk import Desk, agent_principal
+from rota.agents.install import App
+from rota.agents.runners.base import RunRequest, Seat
+from rota.agents.runners.environment import MCP_CONFIG, MCP_SOCKET
+from rota.database import Database
+from rota.logs import get_logger
+
+__all__ = ["RunSockets", "serve_runs"]
+
+MOST_CONVERSATIONS: Final = 8
+"""How many a run may hold at the same time."""
+LONGEST_LINE: Final = 1_048_576
+
+_SURELY_OPEN: Final = 60.0
+"""Seconds after which a socket that nobody answers is not one that somebody is just opening."""
+_PREFIX: Final = "rota-run-"
+_BRIDGE: Final = Path(__file__).with_name("bridge.py")
+
+_log = get_logger("rota.mcp")
+
+
+def serve_runs(app: App) -> None:
+    """Let the runs of an app's agents reach the MCP server from now on, if its extra is installed."""
+    if importlib.util.find_spec("mcp") is None:
+        return
+    agents = agents_of(app)
+    agents.let_in(RunSockets(agents, app.database).opened)
+
+
+class RunSockets:
+    """Opens a socket for each run, below one folder."""
+
+    def __init__(
+        self, agents: Agents, database: Callable[[], Awaitable[Database]], *, below: Path | None = None
+    ) -> None:
+        self._agents = agents
+        self._database = database
+        self._below = below or Path(tempfile.gettempdir())
+        self._is_swept = False
+
+    @asynccontextmanager
+    async def opened(self, request: RunRequest) -> AsyncGenerator[RunRequest]:
+        """The request with the way to a server of its own; as it is if no socket can be had here."""
+        await self._sweep_once()
+        seat = request.seat
+        principal = agent_principal(request.input.group_folder, seat.run_id)
+        conversations = _Conversations(Desk(self._agents, principal, self._database))
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(conversations.end)
+            try:
+                folder = await stack.enter_async_context(_furnished(self._below, seat.uid))
+                await stack.enter_async_context(_listening(conversations, _socket_in(folder), seat.uid))
+            except OSError as error:
+                # Its work does not depend on it, as far as anybody knows.
+                _log.warning("a run has no MCP server", run=seat.run_id, error=str(error))
+            else:
+                request = replace(request, seat=_with_socket(seat, folder))
+            yield request
+
+    async def _sweep_once(self) -> None:
+        if not self._is_swept:
+            self._is_swept = True
+            await asyncio.to_thread(_sweep, self._below)
+
+
+class _Conversations:
+    """What goes on over one run's socket."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._held: set[asyncio.Task[None]] = set()
+
+    async def hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One conversation, from a connection to its end."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if len(self._held) >= MOST_CONVERSATIONS:
+                return
+            self._held.add(task)
+            # The SDK takes half a second to import: on a thread, and when the first agent has something to say.
+            await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
+            from rota.mcp.server import AgentServer
+
+            await AgentServer(self._desk).converse(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the agent has gone, or its run is over; both are ways to end
+        except Exception:
+            _log.exception("conversation with a run failed", run=self._desk.principal.id)
+        finally:
+            self._held.discard(task)
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def end(self) -> None:
+        """No more words: the run is over."""
+        held = list(self._held)
+        for task in held:
+            task.cancel()
+        if held:
+            await asyncio.wait(held)
+
+
+# --- what lies where ---
+
+
+@asynccontextmanager
+async def _furnished(below: Path, uid: int | None) -> AsyncGenerator[Path]:
+    """A folder that the run's own user can look into and only we can write to, for as long as it is needed."""
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_PREFIX, dir=below))
+    try:
+        await asyncio.to_thread(_furnish, folder, uid)
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _furnish(folder: Path, uid: int | None) -> None:
+    bridge = folder / _BRIDGE.name
+    shutil.copyfile(_BRIDGE, bridge)
+    server = {"command": "python3", "args": [str(bridge), _socket_in(folder)]}
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
+    for path in (bridge, config):
+        path.chmod(0o644)
+    _hand_over(folder, uid, 0o750)
+
+
+@asynccontextmanager
+async def _listening(conversations: _Conversations, path: str, uid: int | None) -> AsyncGenerator[None]:
+    server = await asyncio.start_unix_server(conversations.hold, path, limit=LONGEST_LINE, backlog=MOST_CONVERSATIONS)
+    try:
+        _hand_over(Path(path), uid, 0o660)
+        yield
+    finally:
+        server.close()
+
+
+def _hand_over(path: Path, uid: int | None, mode: int) -> None:
+    """Let the run's user, who is alone in a group of the same number, use what stays ours."""
+    if uid is not None:
+        os.chown(path, -1, uid)
+    path.chmod(mode if uid is not None else mode & 0o700)
+
+
+def _socket_in(folder: Path) -> str:
+    return str(folder / "mcp.sock")
+
+
+def _with_socket(seat: Seat, folder: Path) -> Seat:
+    ways = {MCP_SOCKET: _socket_in(folder), MCP_CONFIG: str(folder / "mcp.json")}
+    return replace(seat, environment={**seat.environment, **ways}, read_only=(*seat.read_only, folder))
+
+
+def _sweep(below: Path) -> None:
+    """Take away what an instance that was killed has left: folders of ours whose socket nobody answers."""
+    for folder in below.glob(f"{_PREFIX}*"):
+        try:
+            found = folder.lstat()
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _SURELY_OPEN:
+                continue
+            with socket.socket(socket.AF_UNIX) as line:
+                line.connect(_socket_in(folder))
+        except ConnectionRefusedError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # it has no socket, or is being taken away at this moment
