@@ -91,7 +91,9 @@ def settings(groups_dir: Path, python: str) -> AgentSettings:
         groups_dir=groups_dir,
         isolation="process",
         command=(python, "-I", "-S", str(ECHO)),
-        limits=Limits(wall_ms=20_000, grace_ms=300),
+        # Nothing here needs as long, on however busy a machine.
+        limits=Limits(wall_ms=120_000, grace_ms=300),
+        gate_ms=120_000,
     )
 
 

@@ -77,7 +77,8 @@ def _working(image: str) -> ContainerIsolation:
 
 def request_for(folder: Path, limits: Limits = SMALL) -> RunRequest:
     folder.mkdir(mode=0o700, exist_ok=True)
-    uid = AgentSettings().uid_of(4_711)
+    # Of this process alone: what is left of a run is found by its user.
+    uid = AgentSettings().uid_of(1_000_000 + os.getpid() % 500_000)
     if uid is not None:
         os.chown(folder, uid, uid)
     seat = Seat(folder=folder, run_id=f"container-{os.getpid()}-{time.monotonic_ns()}", uid=uid)
@@ -151,12 +152,13 @@ async def test_an_agent_that_misbehaves_is_contained_and_cleaned_up(
 
 
 def processes_of(seat: Seat) -> list[Path]:
-    """What still runs as the agent's user, or names its container."""
+    """What still runs as the agent's user, or names its container. A zombie does not run any more."""
     name = container_name(seat.run_id).encode()
     found: list[Path] = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if path.stat().st_uid == seat.uid or name in (path / "cmdline").read_bytes():
+            is_its = path.stat().st_uid == seat.uid or name in (path / "cmdline").read_bytes()
+            if is_its and (path / "stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z":
                 found.append(path)
     return found
 

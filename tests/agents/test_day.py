@@ -234,6 +234,7 @@ class Simulation:
             return found
 
 
+@pytest.mark.timeout(900)  # thousands of runs: minutes on a busy machine
 @pytest.mark.parametrize(
     ("begins", "zone", "count", "seed"),
     [

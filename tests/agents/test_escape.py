@@ -32,6 +32,7 @@ from rota.testing.waiting import until
 SMALL = Limits(
     wall_ms=60_000,  # nothing here needs as long, on however busy a machine
     grace_ms=300,
+    linger_ms=60_000,
     output_bytes=200_000,
     memory_bytes=256 * 1_048_576,
     processes=40,
@@ -87,7 +88,8 @@ def new_cell(isolation: Isolation, python: str, groups_dir: Path) -> Callable[[s
     def make(name: str) -> Cell:
         folder = groups_dir / name
         folder.mkdir(mode=0o700)
-        uid = AgentSettings().uid_of(os.getpid() % 50_000 * 10 + next(numbers))
+        # Of this process alone, and far from the few numbers that groups in other tests have: users are counted here.
+        uid = AgentSettings().uid_of(100_000 + os.getpid() % 50_000 * 10 + next(numbers))
         if uid is not None:
             os.chown(folder, uid, uid)
         return Cell(isolation, python, folder, uid)
@@ -161,7 +163,7 @@ async def test_folders_too_deep_to_be_looked_into_end_the_run(cell: Cell) -> Non
 async def test_ten_gigabytes_in_many_files_stop_at_the_limit_of_the_folder(cell: Cell) -> None:
     code = (
         "import time\nfor n in range(10_240):\n"
-        "    open('part%d' % n, 'wb').write(b'x' * 1_000_000)\n    time.sleep(0.01)\n" + ANSWER % "1"
+        "    open('part%d' % n, 'wb').write(b'x' * 1_000_000)\n    time.sleep(0.05)\n" + ANSWER % "1"
     )
     result = await cell.run(code)
     assert (result.status, result.reason) == ("error", "disk")
@@ -284,6 +286,19 @@ async def test_a_request_to_end_is_heard_first(cell: Cell) -> None:
     assert (cell.folder / "ended").read_text() == "politely"
 
 
+async def test_nobody_is_ended_before_the_time_that_it_has_to_end_in(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.agents.runners.supervised.PATIENCE", 0.1)
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_):\n    time.sleep(3)\n    open('ended', 'w').close()\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)"
+    )
+    await cancelled(cell, code, Limits(wall_ms=600_000, grace_ms=60_000))
+    assert (cell.folder / "ended").exists()
+
+
 async def test_cancelling_the_run_ends_the_agent(cell: Cell) -> None:
     await cancelled(cell, "import time")
     assert cell.alive() == []
@@ -302,7 +317,7 @@ async def test_there_is_no_network_unless_asked_for(cell: Cell) -> None:
         pytest.skip("A plain process has the machine's network: that is what a sandbox is for.")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\n" + ANSWER % "'connected'"
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 30)\n" + ANSWER % "'connected'"
         assert (await cell.run(code)).status == "error"
         assert (await cell.run(code, has_network=True)).result == "connected"
 

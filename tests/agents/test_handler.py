@@ -145,7 +145,9 @@ async def test_an_open_gate_hands_its_data_on(
 async def test_a_closed_or_broken_gate_leaves_a_skipped_row_and_wakes_nobody(
     app: Rota, settings: AgentSettings, clock: FakeClock, script: str, words: str
 ) -> None:
-    agents = install_agents(app, replace(settings, gate_ms=700, gate_bytes=10_000))
+    # A short limit is for the script that is to meet it: every other one may take its time on a busy machine.
+    gate_ms = 700 if words == "took too long" else settings.gate_ms
+    agents = install_agents(app, replace(settings, gate_ms=gate_ms, gate_bytes=10_000))
     async with app:
         await add_groups(agents)
         made = await agents.schedule_task(
@@ -328,7 +330,7 @@ async def test_a_rate_limit_is_told_apart(app: Rota, settings: AgentSettings, py
         assert (row["status"], row["reason"], row["error"]) == ("error", "rate_limited", "429 Too Many Requests")
 
 
-SLOW = "import time,json,sys\nprint(json.dumps({'progress': 'half way'}), flush=True)\ntime.sleep(60)"
+SLOW = "import time,json,sys\nprint(json.dumps({'progress': 'half way'}), flush=True)\ntime.sleep(600)"
 
 
 async def test_stop_ends_the_run_and_keeps_the_schedule(
@@ -350,8 +352,8 @@ async def test_stop_ends_the_run_and_keeps_the_schedule(
         await until(is_heard)
         assert await agents.running(Caller.agent("other")) == []
         await agents.stop_run(ANN, made.id)
-        async with asyncio.timeout(20):  # far below the minute that the agent itself takes
-            await working
+        await until(working.done, "the run has ended, long before the agent would have")
+        await working
         (row,) = (await agents.task_history(ANN, made.id)).items
         assert (row["status"], row["result"]) == ("skipped", "It was stopped by ann.")
         assert (await agents.get_task(ANN, made.id)).status == "active"

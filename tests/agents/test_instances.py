@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ async def test_a_switch_ends_what_runs_in_every_instance(
     url = f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF"
     # Each has room for one agent: two that run at the same time run in two instances.
     mine = replace(settings, command=(python, "-c", SLOW), concurrency=1)
-    first, second = Rota(url), Rota(url)
+    # A lease that no busy machine lets run out: nobody dies here.
+    first, second = Rota(url, lease="5m"), Rota(url, lease="5m")
     agents, others = install_agents(first, mine), install_agents(second, mine)
     async with first, second:
         for name in ("one", "two"):
@@ -39,13 +41,18 @@ async def test_a_switch_ends_what_runs_in_every_instance(
             async def both_run() -> bool:
                 return len(await agents.running(ANN)) == 2
 
-            async def none_runs() -> bool:
-                return not await agents.running(ANN)
+            async def rows() -> list[dict[str, Any]]:
+                pages = [await agents.task_history(ANN, made.id) for made in await agents.list_tasks(ANN)]
+                return [row for page in pages for row in page.items]
+
+            async def both_are_over() -> bool:
+                # A run goes off the list first, and has its row then.
+                return not await agents.running(ANN) and len(await rows()) == 2
 
             await until(both_run, "both instances run an agent")
             for name in ["*"] if scope == "*" else ["one", "two"]:
                 await others.switch_off(ANN, name, "enough")
-            await until(none_runs, "the switch has ended both")
+            await until(both_are_over, "the switch has ended both")
             for made in await agents.list_tasks(ANN):
                 (row,) = (await agents.task_history(ANN, made.id)).items
                 assert (row["status"], row["result"]) == ("skipped", "The kill switch was thrown by ann: enough")
@@ -59,8 +66,9 @@ async def test_a_switch_ends_what_runs_in_every_instance(
 async def test_a_run_from_its_schedule_to_its_notice_on_the_big_stores(
     request: pytest.FixtureRequest, tmp_path: Path, settings: AgentSettings, groups_dir: Path, store: str
 ) -> None:
-    beside: dict[str, object] = {} if store == "postgres" else {"database": f"sqlite:///{tmp_path / 'beside.db'}"}
-    app = Rota({"store": request.getfixturevalue(f"{store}_url"), **beside})
+    own_file = f"sqlite:///{tmp_path / 'beside.db'}?synchronous=OFF"
+    beside: dict[str, object] = {} if store == "postgres" else {"database": own_file}
+    app = Rota({"store": request.getfixturevalue(f"{store}_url"), "lease": "5m", **beside})
     agents = install_agents(app, settings)
     async with app:
         await (await agents.groups()).add("family", channels=[ChannelSettings(kind="file")])

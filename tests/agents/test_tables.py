@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,8 +17,8 @@ from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Database]:
-    url: str = request.getfixturevalue("postgres_url") if request.param == "postgres" else f"sqlite:///{tmp_path}/x.db"
+async def database(request: pytest.FixtureRequest) -> AsyncGenerator[Database]:
+    url: str = request.getfixturevalue(f"{request.param}_url")
     opened = Database(url)
     await opened.open()
     try:

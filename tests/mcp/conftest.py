@@ -19,6 +19,9 @@ from rota.access import Principal, Role
 from rota.agents import Agents, AgentSettings, Rules, install_agents
 from rota.agents.desk import Desk
 from rota.api import Service, create_api
+from rota.clock import Clock
+from rota.testing import FakeClock
+from rota.testing.waiting import PATIENCE
 
 ADMIN = Principal("test", "ann", Role.ADMIN, "code")
 
@@ -32,6 +35,7 @@ class Scene:
     desk: Desk
     port: int
     service: Service
+    clock: Clock
 
     @property
     def url(self) -> str:
@@ -50,7 +54,7 @@ class Scene:
     async def connect_with(self, secret: str) -> AsyncGenerator[Client]:
         headers = {"Authorization": f"Bearer {secret}"}
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
             Client(streamable_http_client(self.url, http_client=http)) as client,
         ):
             yield client
@@ -68,11 +72,15 @@ def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def staging(sqlite_url: str, tmp_path: Path) -> Staging:
-    """Makes a scene: with `rules`, and how the service is known."""
+    """Makes a scene: with `rules`, and how the service is known. Time stands still, so that nothing becomes due by
+    itself; whoever has another process take part gives the clock that both have."""
 
     @asynccontextmanager
-    async def stage(rules: Rules | None = None, **settings: Any) -> AsyncGenerator[Scene]:
-        app = Rota(sqlite_url)
+    async def stage(
+        rules: Rules | None = None, *, clock: Clock | None = None, **settings: Any
+    ) -> AsyncGenerator[Scene]:
+        clock = clock or FakeClock()
+        app = Rota(sqlite_url, clock=clock, lease="5m")
         own = AgentSettings(
             groups_dir=tmp_path / "groups",
             isolation="process",
@@ -88,6 +96,6 @@ def staging(sqlite_url: str, tmp_path: Path) -> Staging:
             await desk.add_group("family", timezone="Asia/Tokyo")
             await desk.add_group("work")
             async with serving(Stage(service, create_api(service, dashboard=False), {})) as port:
-                yield Scene(app, agents, desk, port, service)
+                yield Scene(app, agents, desk, port, service, clock)
 
     return stage

@@ -15,6 +15,7 @@ from tests.mcp.conftest import Scene, Staging
 from rota.access import AuditLog, AuditQuery, Role, Tokens
 from rota.agents import Rules
 from rota.agents.desk import TOOLS
+from rota.testing.waiting import PATIENCE, until
 
 FREE = Rules(approval="none")
 WEEKDAYS = {"prompt": "What changed?", "schedule_type": "cron", "schedule_value": "0 9 * * 1-5"}
@@ -199,7 +200,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 async def knock(scene: Scene, secret: str | None = None, **headers: str) -> httpx.Response:
     bearer = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
         return await client.post(scene.url, json=HELLO, headers={**ACCEPT, **bearer, **headers})
 
 
@@ -259,7 +260,7 @@ async def test_what_is_too_much_or_no_call_at_all_is_said_and_nobody_else_suffer
             "Authorization": f"Bearer {await scene.secret('family')}",
             "Content-Type": "application/json",
         }
-        async with httpx.AsyncClient(headers=headers) as client, scene.connect("work") as other:
+        async with httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client, scene.connect("work") as other:
             huge = await client.post(scene.url, content=b"x" * 1_100_000)
             assert (huge.status_code, huge.json()["code"]) == (413, "body_too_large")
             for body in (b"", b"{", b"[]", b"[" * 50_000, b'"x"', b"\xff\xfe"):
@@ -283,14 +284,12 @@ async def test_whoever_hangs_up_in_the_middle_of_a_call_leaves_nothing_behind(st
             await writer.drain()
             writer.close()
         assert (await knock(scene, secret)).status_code == 200
-        async with asyncio.timeout(30):
-            while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110  # the loop has no event for it
-                await asyncio.sleep(0.01)
+        await until(lambda: len(asyncio.all_tasks()) <= before, "nobody works for those who are gone")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_there_is_no_stream_to_hold_and_no_session_to_end(staging: Staging, method: str) -> None:
-    async with staging() as scene, httpx.AsyncClient() as client:
+    async with staging() as scene, httpx.AsyncClient(timeout=PATIENCE) as client:
         headers = {**ACCEPT, "Authorization": f"Bearer {await scene.secret('family')}"}
         assert (await client.request(method, scene.url, headers=headers)).status_code == 405
 
@@ -317,7 +316,7 @@ async def test_over_the_api_an_agents_token_reaches_its_own_group_and_decides_no
         other = await scene.desk.schedule_task(group="work", **WEEKDAYS)
         base = scene.url.removesuffix("/mcp")
         chat = {"Authorization": f"Bearer {await scene.secret('family', role=Role.ADMIN)}"}
-        async with httpx.AsyncClient(headers=chat, base_url=f"{base}/api/agents") as client:
+        async with httpx.AsyncClient(headers=chat, timeout=PATIENCE, base_url=f"{base}/api/agents") as client:
             assert [one["id"] for one in (await client.get("/schedules")).json()["items"]] == [own.id]
             assert [one["folder"] for one in (await client.get("/groups")).json()["items"]] == ["family"]
             assert (await client.get("/schedules", params={"group": "work"})).status_code == 403
@@ -338,7 +337,7 @@ async def test_over_the_api_an_agents_token_reaches_its_own_group_and_decides_no
             assert [answer.status_code for answer in decisions] == [403] * 7
             assert (await client.post(f"/schedules/{own.id}/pause")).json()["status"] == "paused"
         look = {"Authorization": f"Bearer {await scene.secret('family', role=Role.VIEWER)}"}
-        async with httpx.AsyncClient(headers=look, base_url=f"{base}/api/agents") as client:
+        async with httpx.AsyncClient(headers=look, timeout=PATIENCE, base_url=f"{base}/api/agents") as client:
             assert (await client.get("/schedules")).status_code == 200
             assert (await client.post(f"/schedules/{own.id}/resume")).status_code == 403
 
@@ -347,7 +346,9 @@ async def test_an_agents_token_opens_nothing_else(staging: Staging) -> None:
     async with staging() as scene:
         secret = await scene.secret("family", role=Role.ADMIN)
         base = scene.url.removesuffix("/mcp")
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, base_url=base) as client:
+        async with httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {secret}"}, timeout=PATIENCE, base_url=base
+        ) as client:
             for path in (
                 "/api/types",
                 "/api/tasks",

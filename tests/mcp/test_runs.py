@@ -42,7 +42,7 @@ print(json.dumps({"status": "success", "result": said}))
 @asynccontextmanager
 async def running(scene: Scene, url: str, rules: Rules, tmp_path: Path) -> AsyncGenerator[Rota]:
     """An instance beside the service whose runs are told where the service is."""
-    app = Rota(url)
+    app = Rota(url, clock=scene.clock, lease="5m")
     install_agents(
         app,
         AgentSettings(

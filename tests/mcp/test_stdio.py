@@ -8,7 +8,9 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from mcp.client import Client
@@ -17,6 +19,7 @@ from tests.mcp.conftest import Staging
 from tests.mcp.test_http import FREE, WEEKDAYS, call, refused
 
 from rota.agents.desk import TOOLS
+from rota.clock import SystemClock
 
 CONFIG = """
 store: {store}
@@ -42,14 +45,17 @@ async def started(
 async def test_a_conversation_over_stdio_and_a_run_that_may_make_nothing(
     staging: Staging, tmp_path: Path, sqlite_url: str
 ) -> None:
-    async with staging(FREE) as scene:
+    # By the real clock, which the other process has too: half a day away, so that it is not due by itself meanwhile.
+    hour = (datetime.now(ZoneInfo("Asia/Tokyo")) + timedelta(hours=12)).hour
+    daily = {**WEEKDAYS, "schedule_value": f"0 {hour} * * *"}
+    async with staging(FREE, clock=SystemClock()) as scene:
         async with started(tmp_path, sqlite_url, "--group", "family") as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == set(TOOLS)
-            task = (await call(client, "schedule_task", **WEEKDAYS))["task_id"]
+            task = (await call(client, "schedule_task", **daily))["task_id"]
             await call(client, "update_task", task_id=task, prompt="Anything new?")
             await call(client, "pause_task", task_id=task)
             resumed = await call(client, "resume_task", task_id=task)
-            assert resumed["next_run_in_words"].endswith("09:00 (Asia/Tokyo)")
+            assert resumed["next_run_in_words"].endswith(f"{hour:02}:00 (Asia/Tokyo)")
             await call(client, "run_task", task_id=task)
             assert await scene.app.run_until_idle() == 1
             history = await call(client, "task_history", task_id=task)
@@ -65,7 +71,7 @@ async def test_a_conversation_over_stdio_and_a_run_that_may_make_nothing(
 async def test_another_group_started_beside_it_sees_nothing_of_it(
     staging: Staging, tmp_path: Path, sqlite_url: str
 ) -> None:
-    async with staging(FREE) as scene:
+    async with staging(FREE, clock=SystemClock()) as scene:
         async with scene.connect("family") as family:
             task = (await call(family, "schedule_task", **WEEKDAYS))["task_id"]
         async with started(tmp_path, sqlite_url, "--group", "work", approval="all") as client:

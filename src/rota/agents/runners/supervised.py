@@ -89,12 +89,12 @@ async def supervise(
     text = msgspec.json.encode({**asdict(order), "wall_ms": limits.wall_ms, "grace_ms": limits.grace_ms}) + b"\n"
     if len(text) > MAX_ORDER:
         raise RunnerUnavailable(f"The command and its environment have {len(text):,} bytes; {MAX_ORDER:,} is the most.")
-    async with _supervisor(text) as run:
+    async with _supervisor(text, limits.grace_ms / SECOND) as run:
         return await run.converse(stdin, limits, on_line, is_too_big, look_every, is_done)
 
 
 @contextlib.asynccontextmanager
-async def _supervisor(order: bytes) -> AsyncGenerator[_Supervised]:
+async def _supervisor(order: bytes, grace: float) -> AsyncGenerator[_Supervised]:
     lifeline_read, lifeline = os.pipe()
     status, status_write = os.pipe()
     try:
@@ -125,7 +125,7 @@ async def _supervisor(order: bytes) -> AsyncGenerator[_Supervised]:
         os.write(lifeline, order)
         yield run
     finally:
-        await run.end()
+        await run.end(grace)
 
 
 class _Supervised:
@@ -180,13 +180,13 @@ class _Supervised:
             os.close(self._lifeline)
             self._lifeline = None
 
-    async def end(self) -> None:
-        """Nothing is left afterwards, however the conversation went."""
+    async def end(self, grace: float) -> None:
+        """Nothing is left afterwards, however the conversation went. The agent has `grace` seconds to end in."""
         if self._silence is not None:
             self._silence.cancel()
         self.let_go("asked")
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(grace + PATIENCE):
                 await self._over.wait()
         except TimeoutError:
             _log.error("agent supervisor did not end", pid=self._process.pid)
