@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from rota import Rota
 from rota.access import Role
@@ -62,7 +63,7 @@ class Stage:
         return self.clients[None]
 
 
-def a_client(api: FastAPI, secret: str | None = None, *, host: str = "localhost:8787") -> httpx.AsyncClient:
+def a_client(api: ASGIApp, secret: str | None = None, *, host: str = "localhost:8787") -> httpx.AsyncClient:
     """A client that talks to the application without a socket."""
     headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
     transport = httpx.ASGITransport(api)

@@ -48,7 +48,7 @@ def test_no_bytes_break_it(raw: bytes) -> None:
 
 
 @given(key=HOSTILE)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 async def test_a_task_is_found_by_its_key(stage: Stage, key: str) -> None:
     await stage.app.schedule("job", key=key, delay="1h")
     address = f"/api/tasks/job/{quote_key(key)}"

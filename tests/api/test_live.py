@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.types import Message, Receive, Scope, Send
 from tests.api.stage import Stage, a_client
 
 from rota.access import Role
 from rota.api.live import Feed, FeedSettings, Picture
 from rota.errors import StoreUnavailable
 from rota.stores.base import Counts
-from rota.testing.waiting import until
+from rota.testing.waiting import PATIENCE, until
 
 QUICK = FeedSettings(look_every=0.005, kept=8, heartbeat=0.05, linger=0.05)
 
@@ -72,7 +73,7 @@ async def feed(world: World) -> AsyncGenerator[Feed]:
 
 
 async def next_of(stream: AsyncGenerator[Event]) -> Event:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return await anext(stream)
 
 
@@ -166,7 +167,7 @@ async def test_a_store_that_is_away_is_said_once_and_so_is_its_return(feed: Feed
 
 
 async def test_a_listener_gets_a_sign_of_life(feed: Feed) -> None:
-    async with aclosing(feed.listen()) as chunks, asyncio.timeout(20):
+    async with aclosing(feed.listen()) as chunks, asyncio.timeout(PATIENCE):
         found = [await anext(chunks) for _ in range(3)]
     assert found[0] == b"retry: 1000\n\n"
     assert found[2] == b": still here\n\n"
@@ -176,7 +177,7 @@ async def test_a_listener_who_may_not_any_more_is_sent_away(feed: Feed) -> None:
     async def is_welcome() -> bool:
         return False
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert len([chunk async for chunk in feed.listen(is_welcome=is_welcome)]) == 2
 
 
@@ -190,7 +191,7 @@ async def test_so_is_one_who_hears_something_all_the_time(world: World) -> None:
         asked += 1
         return asked < 3
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         number = 0
         async for _ in feed.listen(is_welcome=is_welcome):
             number += 1
@@ -220,7 +221,7 @@ async def test_closing_ends_every_stream(feed: Feed) -> None:
     await until(lambda: feed.listeners == 10)
     await feed.close()
     await feed.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*draining)
     assert feed.listeners == 0
 
@@ -250,13 +251,24 @@ async def test_however_often_it_breaks_there_is_no_hole(steps: list[int]) -> Non
 
 
 async def test_the_stream_is_served(stage: Stage) -> None:
+    sent = bytearray()
+
+    async def overheard(scope: Scope, receive: Receive, send: Send) -> None:
+        """The application; what it sends is seen before the answer ends."""
+
+        async def heard(message: Message) -> None:
+            sent.extend(message.get("body", b""))
+            await send(message)
+
+        await stage.api(scope, receive, heard)
+
     await stage.app.schedule("job", key="a", delay="1h")
-    async with asyncio.timeout(20):
-        listening = asyncio.create_task(stage.viewer.get("/api/live"))
-        await until(lambda: stage.service.feed.looks >= 2)
+    async with a_client(overheard, stage.secrets[Role.VIEWER]) as client, asyncio.timeout(PATIENCE):
+        listening = asyncio.create_task(client.get("/api/live"))
+        await until(lambda: b"event: snapshot" in sent)
         await stage.app.schedule("job", key="b", delay="1h")
-        number = stage.service.feed.last_id
-        await until(lambda: stage.service.feed.last_id != number)
+        # A feed that is closed sends nothing more, so what it was to send has to be out.
+        await until(lambda: b"event: changed" in sent)
         await stage.service.feed.close()
         answer = await listening
     assert answer.headers["Content-Type"].startswith("text/event-stream")
@@ -272,7 +284,7 @@ async def test_the_stream_is_served(stage: Stage) -> None:
 
 
 async def test_a_revoked_token_ends_its_stream(stage: Stage) -> None:
-    async with a_client(stage.api, stage.secrets[Role.VIEWER]) as client, asyncio.timeout(20):
+    async with a_client(stage.api, stage.secrets[Role.VIEWER]) as client, asyncio.timeout(PATIENCE):
         listening = asyncio.create_task(client.get("/api/live"))
         await until(lambda: stage.service.feed.listeners > 0)
         tokens = await stage.service.tokens()

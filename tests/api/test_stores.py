@@ -44,12 +44,14 @@ async def test_a_tour_on_sqlite(stage: Stage) -> None:
     await a_tour(stage)
 
 
+@pytest.mark.usefixtures("patient_spool")
 async def test_a_tour_on_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # the database and the spool are files of this place
     async with staged(redis_url) as stage:
         await a_tour(stage)
 
 
+@pytest.mark.usefixtures("patient_spool")
 async def test_a_tour_on_postgresql(postgres_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     async with staged(postgres_url) as stage:

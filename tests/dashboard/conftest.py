@@ -7,17 +7,22 @@ import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from tests.dashboard.demo import demo_app, fill
 from tests.dashboard.stage import Stage, staged
 
 from rota.access import Role
+from rota.testing.waiting import PATIENCE
 
+PATIENCE_MS = 1_000 * PATIENCE
+"""How long a browser may take for one step, on a busy machine."""
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def _chromium() -> str:
@@ -36,7 +41,7 @@ async def chromium() -> AsyncGenerator[Browser]:
     """A real browser, headless."""
     path = _chromium()
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE_MS)
         yield browser
         await browser.close()
 
@@ -49,6 +54,13 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage
     async with staged(app, works=False) as stage:
         await fill(app)
         yield stage
+
+
+async def a_context(chromium: Browser, **options: Any) -> BrowserContext:
+    """A visitor whom the service does not know yet. Every step of theirs may take its time."""
+    context = await chromium.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context
 
 
 class Watched:
@@ -75,9 +87,31 @@ class Watched:
 
 
 async def settled(page: Page) -> None:
-    """The script has run; a page that follows what happens does so."""
+    """The page is whole and its script has run; one that follows what happens does so."""
+    await page.wait_for_load_state()
     if await page.locator("#live").count():
         await page.locator("#live[data-state=live]").wait_for()
+
+
+async def hide(page: Page, *, hidden: bool) -> None:
+    """Bring the tab into the background, where it asks for nothing, or back."""
+    await page.evaluate(
+        "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        hidden,
+    )
+
+
+@asynccontextmanager
+async def another_page(page: Page) -> AsyncGenerator[None]:
+    """What is done here leads to another page, or to this one again: it is there afterwards, and its script has run.
+
+    Without it a test could read what is left of the old page, or a part of the new one, or press a button that the
+    script has not taken on yet.
+    """
+    async with page.expect_navigation():
+        yield
+    await settled(page)
 
 
 @asynccontextmanager
@@ -85,9 +119,9 @@ async def signed_in(
     chromium: Browser, stage: Stage, role: Role = Role.ADMIN, *, scripts: bool = True
 ) -> AsyncGenerator[Watched]:
     """A context that is signed in; whatever its pages complain of fails the test."""
-    context = await chromium.new_context(timezone_id="Europe/Berlin", locale="en-GB", java_script_enabled=scripts)
+    context = await a_context(chromium, timezone_id="Europe/Berlin", locale="en-GB", java_script_enabled=scripts)
     seen = Watched(context)
-    async with httpx.AsyncClient() as client:
+    async with stage.client() as client:
         answer = await client.get(stage.login(role))
     cookie = answer.cookies["rota_session"]
     await context.add_cookies([{"name": "rota_session", "value": cookie, "url": stage.url}])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import uvicorn
 
 from rota import Rota
 from rota.access import Role, Tokens
 from rota.api import Service, create_api
-
-SECONDS = 20.0
-"""How long a condition may take on a busy machine before a test gives up."""
+from rota.testing.waiting import PATIENCE, until
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,13 @@ class Stage:
 
     def login(self, role: Role = Role.ADMIN) -> str:
         return f"{self.url}/login?token={self.secrets[role]}"
+
+    def client(self, role: Role | None = None, **options: Any) -> httpx.AsyncClient:
+        """A program that asks the service, as patient as a test is and through no proxy."""
+        headers: dict[str, str] = options.pop("headers", {})
+        if role is not None:
+            headers = {"Authorization": f"Bearer {self.secrets[role]}", **headers}
+        return httpx.AsyncClient(headers=headers, timeout=PATIENCE, trust_env=False, **options)
 
 
 @asynccontextmanager
@@ -44,7 +51,9 @@ async def staged(app: Rota, *, base_path: str = "", works: bool = True, port: in
             port = listening.getsockname()[1]
             config = uvicorn.Config(create_api(service), log_config=None, lifespan="off", ws="none", access_log=False)
             server = uvicorn.Server(config)
-            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            # serve() takes the signals, which a service that outlives a test would keep from all the others.
+            serving = asyncio.create_task(server._serve(sockets=[listening]))  # pyright: ignore[reportPrivateUsage] -- see above
+            await until(lambda: server.started or serving.done())
             if works:
                 await app.start()
             try:
@@ -55,6 +64,15 @@ async def staged(app: Rota, *, base_path: str = "", works: bool = True, port: in
                 await serving
                 if works:
                     await app.stop(timeout=1)
+
+
+@contextmanager
+def a_kept_port() -> Generator[int]:
+    """A free port that is given to nobody else meanwhile: bound and not listened at, it is open to whoever names it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 async def _secret(app: Rota, role: Role) -> str:

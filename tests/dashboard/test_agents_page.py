@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
+from tests.dashboard.conftest import a_context, another_page, settled
 from tests.dashboard.stage import Stage, staged
 
 from rota import Rota
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 ANN, AGENT = Caller.person("ann"), Caller.agent("family")
 CHATTY = """
 import json, time
-for n in range(600):
+for n in range(3000):
     print(json.dumps({"progress": "step %d" % n}), flush=True)
     time.sleep(0.2)
 """
@@ -46,9 +47,10 @@ async def stage(tmp_path: Path) -> AsyncGenerator[Stage]:
 
 
 async def opened(chromium: Browser, stage: Stage, role: Role = Role.OPERATOR) -> Page:
-    page = await (await chromium.new_context()).new_page()
+    page = await (await a_context(chromium)).new_page()
     await page.goto(stage.login(role))
     await page.goto(f"{stage.url}/agents")
+    await settled(page)
     return page
 
 
@@ -65,17 +67,19 @@ async def test_an_agent_is_watched_stopped_approved_and_switched_off(chromium: B
     page.on("dialog", lambda dialog: dialog.accept())
 
     output = page.locator("pre.output")
-    await expect(output).to_contain_text("step 1", timeout=20_000)
-    await expect(output).to_contain_text("step 9", timeout=20_000)  # it follows by itself
+    await expect(output).to_contain_text("step 1")
+    await expect(output).to_contain_text("step 9")  # it follows by itself
     await expect(page.get_by_text("<b>talk</b>").first).to_be_visible()
 
     await page.locator("[data-live=running]").get_by_role("button", name="Stop", exact=True).click()
-    await page.locator("#confirm button[value=yes]").click()
+    async with another_page(page):
+        await page.locator("#confirm button[value=yes]").click()
     await expect(page.get_by_role("status").first).to_contain_text("told to end")
     await until(lambda: _no_runs(agents))
 
     await expect(page.get_by_text("Let me run every night.").first).to_be_visible()
-    await page.locator("form", has=page.locator("input[name=verb][value=approve]")).locator("button").click()
+    async with another_page(page):
+        await page.locator("form", has=page.locator("input[name=verb][value=approve]")).locator("button").click()
     await expect(page.get_by_role("status").first).to_contain_text("is approved")
     assert (await agents.get_task(ANN, wish.id)).status == "active"
 

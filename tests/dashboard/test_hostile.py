@@ -6,11 +6,10 @@ import json
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
-from tests.dashboard.conftest import settled, signed_in
+from tests.dashboard.conftest import a_context, another_page, settled, signed_in
 from tests.dashboard.hostile import PAYLOADS
 from tests.dashboard.minds import fill_minds, minds_app
 from tests.dashboard.stage import Stage, staged
@@ -168,16 +167,17 @@ async def _all_are_seen(chromium: Browser, stage: Stage, path: str, fields: int)
     async with signed_in(chromium, stage) as seen:
         page = await seen.open()
         await page.goto(stage.url + path)
+        await settled(page)
         shown = ""
         while True:
-            await settled(page)
             shown += str(await page.locator("main").text_content())
             await _unharmed(page)
             assert await page.evaluate(SKELETON, await page.content()) == []
             further = page.locator("a[rel=next]")
             if not await further.count():
                 break
-            await further.first.click()
+            async with another_page(page):
+                await further.first.click()
         await page.close()
     assert [text for text in PAYLOADS if shown.count(text) < fields] == []
 
@@ -206,7 +206,7 @@ async def _none_is_markup(chromium: Browser, stage: Stage, paths: list[str]) -> 
     """Each page as a browser reads it, and every twentieth opened for real."""
     async with (
         signed_in(chromium, stage) as seen,
-        httpx.AsyncClient(headers={"Authorization": f"Bearer {stage.secrets[Role.ADMIN]}"}) as client,
+        stage.client(Role.ADMIN) as client,
     ):
         page = await seen.open()
         await page.goto(stage.url + "/help")
@@ -231,7 +231,7 @@ async def test_what_an_address_says_is_shown_as_text(chromium: Browser, hostile:
         f"/users?user={quote_key(text)}",
         f"/schedules/new?id={quote_key(text)}&value={quote_key(text)}&tz={quote_key(text)}",
     )
-    context = await chromium.new_context()
+    context = await a_context(chromium)
     page = await context.new_page()
     await page.goto(hostile.login())
     for address in addresses:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize
-from tests.dashboard.conftest import Watched, settled, signed_in
+from tests.dashboard.conftest import Watched, a_context, settled, signed_in
 from tests.dashboard.minds import fill_minds, minds_app
 from tests.dashboard.stage import Stage, staged
 
@@ -154,7 +154,7 @@ async def test_what_opens_on_a_page(watched: Watched, demo: Stage) -> None:
 
 
 async def test_the_door(chromium: Browser, demo: Stage) -> None:
-    context = await chromium.new_context(viewport=DESKTOP)
+    context = await a_context(chromium, viewport=DESKTOP)
     page = await context.new_page()
     await page.goto(demo.url + "/login")
     await page.screenshot(path=PICTURES / "login-light.png")

@@ -6,19 +6,17 @@ import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
-from tests.dashboard.conftest import settled, signed_in
-from tests.dashboard.stage import Stage, staged
+from tests.dashboard.conftest import a_context, another_page, hide, settled, signed_in
+from tests.dashboard.stage import Stage, a_kept_port, staged
 
 from rota import Rota
 from rota.access import Role
 from rota.errors import StoreUnavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-PATIENCE = 15_000
 
 
 def _app(url: str) -> Rota:
@@ -41,7 +39,7 @@ async def prefixed(tmp_path: Path) -> AsyncGenerator[Stage]:
 
 
 async def test_every_link_stays_below_the_base_path(prefixed: Stage) -> None:
-    async with httpx.AsyncClient(follow_redirects=True) as client:
+    async with prefixed.client(follow_redirects=True) as client:
         await client.get(prefixed.login())
         for path in (
             "/",
@@ -66,7 +64,8 @@ async def test_acting_below_the_base_path_leads_back(chromium: Browser, prefixed
         page = await seen.open()
         await page.goto(prefixed.url + "/tasks/agent/a%2Fb")
         await settled(page)
-        await page.get_by_role("button", name="Pause").click()
+        async with another_page(page):
+            await page.get_by_role("button", name="Pause").click()
         await expect(page.locator(".flash")).to_have_text("agent/a/b paused.")
         assert page.url == prefixed.url + "/tasks/agent/a%2Fb"
 
@@ -79,25 +78,24 @@ async def test_a_store_that_is_away_is_said_and_comes_back(
     async def away(*_: object, **__: object) -> object:
         raise StoreUnavailable("The store did not answer within 5 s.")
 
-    context = await chromium.new_context()  # its console says 503, as it should
+    context = await a_context(chromium)  # its console says 503, as it should
     page = await context.new_page()
-    page.set_default_timeout(PATIENCE)
     await page.goto(prefixed.login())
     await page.goto(prefixed.url + "/tasks")
     await settled(page)
     with monkeypatch.context() as patched:
         patched.setattr(store, "find", away)
         patched.setattr(store, "counts", away)
-        await expect(page.locator("#trouble")).to_contain_text("The store is away", timeout=PATIENCE)
+        await expect(page.locator("#trouble")).to_contain_text("The store is away")
         answer = await page.request.get(prefixed.url + "/tasks", headers={"Accept": "text/html"})
         assert answer.status == 503
         assert "The store is away" in await answer.text()
-    await expect(page.locator("#trouble")).to_be_hidden(timeout=PATIENCE)
+    await expect(page.locator("#trouble")).to_be_hidden()
     await context.close()
 
 
 async def test_files_are_kept_for_ever_and_known_again(prefixed: Stage) -> None:
-    async with httpx.AsyncClient() as client:
+    async with prefixed.client() as client:
         text = (await client.get(prefixed.url + "/login")).text
         (sheet,) = re.findall(r'href="([^"]*rota\.css)"', text)
         url = prefixed.url.removesuffix("/rota") + sheet
@@ -111,7 +109,7 @@ async def test_files_are_kept_for_ever_and_known_again(prefixed: Stage) -> None:
 
 
 async def test_only_the_regions_asked_for_are_rendered(prefixed: Stage) -> None:
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {prefixed.secrets[Role.VIEWER]}"}) as client:
+    async with prefixed.client(Role.VIEWER) as client:
         answer = await client.get(prefixed.url + "/tasks", headers={"X-Rota-Fragment": "rows,states,nothing"})
         regions = answer.json()["regions"]
         assert sorted(regions) == ["rows", "states"]
@@ -134,8 +132,7 @@ async def test_only_the_regions_asked_for_are_rendered(prefixed: Stage) -> None:
     ],
 )
 async def test_what_cannot_be_shown_is_a_page_with_a_sentence(prefixed: Stage, path: str, status: int) -> None:
-    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}", "Accept": "text/html"}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with prefixed.client(Role.ADMIN, headers={"Accept": "text/html"}) as client:
         answer = await client.get(prefixed.url + path)
     assert answer.status_code == status
     assert 'class="say"' in answer.text
@@ -162,8 +159,7 @@ async def test_what_cannot_be_shown_is_a_page_with_a_sentence(prefixed: Stage, p
 async def test_a_form_that_makes_no_sense_is_refused_with_a_sentence(
     prefixed: Stage, path: str, form: dict[str, str]
 ) -> None:
-    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}", "Accept": "text/html"}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with prefixed.client(Role.ADMIN, headers={"Accept": "text/html"}) as client:
         answer = await client.post(prefixed.url + path, data=form)
     assert answer.status_code == 422
     assert 'class="say"' in answer.text
@@ -175,8 +171,7 @@ async def test_limits_are_set_and_taken_back(prefixed: Stage) -> None:
         limits = record.overrides
         return limits.concurrency, limits.max_pending, limits.rate_limit and limits.rate_limit.rate
 
-    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.OPERATOR]}"}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with prefixed.client(Role.OPERATOR) as client:
         form = {"type": "agent", "concurrency": "3", "max_pending": "100", "rate": "0.5", "burst": "2"}
         assert (await client.post(prefixed.url + "/act/type/limits", data=form)).status_code == 303
         assert await overrides() == (3, 100, 0.5)
@@ -186,7 +181,7 @@ async def test_limits_are_set_and_taken_back(prefixed: Stage) -> None:
 
 async def test_a_users_data_is_handed_out_line_by_line(prefixed: Stage) -> None:
     await prefixed.app.schedule("agent", {"n": 1}, user_id="u7")
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}"}) as client:
+    async with prefixed.client(Role.ADMIN) as client:
         answer = await client.get(prefixed.url + "/users/u7/export")
     assert answer.headers["content-disposition"].startswith("attachment")
     assert '"user_id":"u7"' in answer.text
@@ -197,14 +192,15 @@ async def test_a_users_data_is_handed_out_line_by_line(prefixed: Stage) -> None:
 
 async def test_whoever_signs_in_again_comes_back_to_the_page(chromium: Browser, prefixed: Stage) -> None:
     """Their session has ended between looking and pressing a button: nothing is done, and nothing is lost."""
-    context = await chromium.new_context()
+    context = await a_context(chromium)
     page = await context.new_page()
-    page.set_default_timeout(PATIENCE)
     await page.goto(prefixed.login(Role.OPERATOR))
     await page.goto(prefixed.url + "/tasks/agent/a%2Fb?from=mail")
     await settled(page)
+    await hide(page, hidden=True)  # else the page itself might find out first, and lead to the door before the button
     await context.clear_cookies(name="rota_session")
-    await page.get_by_role("button", name="Pause").click()
+    async with another_page(page):
+        await page.get_by_role("button", name="Pause").click()
     await page.get_by_label("Token").fill(prefixed.secrets[Role.OPERATOR])
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url(prefixed.url + "/tasks/agent/a%2Fb?from=mail")
@@ -213,9 +209,8 @@ async def test_whoever_signs_in_again_comes_back_to_the_page(chromium: Browser, 
 
 
 async def test_a_page_that_is_left_open_asks_to_sign_in_and_is_come_back_to(chromium: Browser, prefixed: Stage) -> None:
-    context = await chromium.new_context()
+    context = await a_context(chromium)
     page = await context.new_page()
-    page.set_default_timeout(PATIENCE)
     await page.goto(prefixed.login(Role.OPERATOR))
     await page.goto(prefixed.url + "/tasks?type=agent")
     await settled(page)
@@ -228,21 +223,20 @@ async def test_a_page_that_is_left_open_asks_to_sign_in_and_is_come_back_to(chro
 
 
 async def test_an_open_page_outlives_a_restart_of_the_service(chromium: Browser, tmp_path: Path) -> None:
-    url, port = f"sqlite:///{tmp_path}/rota.db?synchronous=OFF", 0
-    context = await chromium.new_context()  # its console says that the service was away, as it should
+    url = f"sqlite:///{tmp_path}/rota.db?synchronous=OFF"
+    context = await a_context(chromium)  # its console says that the service was away, as it should
     page = await context.new_page()
-    page.set_default_timeout(PATIENCE)
-    async with staged(_app(url), works=False) as stage:
-        port = int(stage.url.rpartition(":")[2])
-        await page.goto(stage.login(Role.OPERATOR))
-        await page.goto(stage.url + "/tasks")
-        await settled(page)
-    await expect(page.locator("#trouble")).to_contain_text("cannot be reached")
-    async with staged(_app(url), works=False, port=port) as stage:
-        await stage.app.schedule("agent", key="after-the-restart")
-        await expect(page.locator("tr[data-row]")).to_contain_text("after-the-restart")
-        await expect(page.locator("#trouble")).to_be_hidden()
-        await expect(page.locator("#live")).to_have_text("live")
+    with a_kept_port() as port:
+        async with staged(_app(url), works=False, port=port) as stage:
+            await page.goto(stage.login(Role.OPERATOR))
+            await page.goto(stage.url + "/tasks")
+            await settled(page)
+        await expect(page.locator("#trouble")).to_contain_text("cannot be reached")
+        async with staged(_app(url), works=False, port=port) as stage:
+            await stage.app.schedule("agent", key="after-the-restart")
+            await expect(page.locator("tr[data-row]")).to_contain_text("after-the-restart")
+            await expect(page.locator("#trouble")).to_be_hidden()
+            await expect(page.locator("#live")).to_have_text("live")
     await context.close()
 
 
@@ -252,18 +246,18 @@ async def test_two_tabs_see_what_one_of_them_does(chromium: Browser, prefixed: S
         for page in (one, other):
             await page.goto(prefixed.url + "/tasks/agent/a%2Fb")
             await settled(page)
-        await one.get_by_role("button", name="Pause").click()
-        await expect(other.get_by_role("button", name="Resume")).to_be_visible(timeout=PATIENCE)
+        async with another_page(one):
+            await one.get_by_role("button", name="Pause").click()
+        await expect(other.get_by_role("button", name="Resume")).to_be_visible()
         await one.get_by_role("button", name="Cancel").click()
         await one.get_by_role("button", name="Do it").click()
-        await expect(other.get_by_role("button", name="Purge")).to_be_visible(timeout=PATIENCE)
+        await expect(other.get_by_role("button", name="Purge")).to_be_visible()
 
 
 async def test_what_is_hidden_is_nowhere_on_the_page_and_stays_as_it_is(prefixed: Stage) -> None:
     secret = {"word": "of-the-heart"}
     await prefixed.app.schedules.upsert("quiet", type="agent", every="1h", payload=secret)
-    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.OPERATOR]}"}
-    async with httpx.AsyncClient(headers=headers, cookies={"rota_payloads": "hide"}) as client:
+    async with prefixed.client(Role.OPERATOR, cookies={"rota_payloads": "hide"}) as client:
         for path in ("/schedules/agent/quiet", "/tasks/agent/quiet", "/tasks", "/audit"):
             assert "of-the-heart" not in (await client.get(prefixed.url + path)).text, path
         form = {"task": "agent/quiet", "kind": "every", "value": "2h", "payload_hidden": "true"}
@@ -276,8 +270,7 @@ async def test_what_is_hidden_is_nowhere_on_the_page_and_stays_as_it_is(prefixed
 
 async def test_the_answer_to_a_form_leads_back_to_a_page(prefixed: Stage) -> None:
     """Whoever changes the colours there is not sent to an address that takes forms only."""
-    headers = {"Authorization": f"Bearer {prefixed.secrets[Role.ADMIN]}"}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with prefixed.client(Role.ADMIN) as client:
         made = await client.post(prefixed.url + "/act/token/add", data={"name": "x", "role": "viewer"})
         (back,) = set(re.findall(r'name="back" value="([^"]*)"', made.text)) - {"/rota/tokens"}
         assert (await client.get(prefixed.url.removesuffix("/rota") + back)).status_code == 200

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.main import get_command
 
@@ -165,6 +165,9 @@ def test_a_task_named_without_a_type_is_refused() -> None:
 
 
 @given(TEXTS | st.sampled_from(["//evil.example", "/\\evil.example", "https://evil.example", "/rota//x", "/tasks?a=b"]))
+@example("\\")
+@example("\\tasks")
+@example("/rota\\tasks")
 def test_nobody_is_led_to_another_site(path: str) -> None:
     for base in ("", "/rota"):
         to = safe_back(path, base)

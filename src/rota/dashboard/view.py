@@ -269,7 +269,7 @@ def safe_back(path: str, base_path: str) -> str:
     """A path of this site: wherever a form says to go back to, it is never another site."""
     home = base_path + "/"
     plain = path.replace("\\", "/")
-    is_ours = plain.startswith(home) and not plain.startswith("//") and plain.isprintable()
+    is_ours = path.startswith(home) and not plain.startswith("//") and plain.isprintable()
     return path if is_ours else home
 
 
