@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -9,22 +10,46 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from rota.testing.clock import FakeClock
 from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
 
-# No property is about time: how long an example takes is the machine's business. The rest is as Hypothesis has it,
-# which in CI means the same examples every time.
-settings.register_profile("rota", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No property is about time: how long an example takes is the machine's business. The examples are the same every time
+# and everywhere, so that a test that passed here passes there; `ROTA_EXPLORE=1` looks for new ones.
+settings.register_profile(
+    "rota",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=not os.environ.get("ROTA_EXPLORE"),
+)
 settings.load_profile("rota")
+
+
+_COLOURS = ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE")
+_FOR_TESTS = ("ROTA_EXPLORE", "ROTA_FUZZ", "ROTA_SEQUENCES")
 
 
 def pytest_configure() -> None:
     # A shell's background jobs begin with Ctrl-C ignored, and so would every program that a test starts and interrupts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What is set for the programs of this host, their store above all, is not for the tests; nor is a wish for colours,
+    # which would stand between the letters of what the command line says.
+    for name in list(os.environ):
+        if (name.startswith("ROTA_") and name not in _FOR_TESTS) or name in _COLOURS:
+            del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_comes() -> Generator[None]:
+    """Whoever looks at the log configures structlog, for the whole process: the next test finds it as it was."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.fixture

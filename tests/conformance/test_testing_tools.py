@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +16,10 @@ from rota.core.outcome import Answer
 from rota.core.task import Event, TaskStatus
 from rota.errors import InvalidInput, StoreUnavailable
 from rota.stores.memory import MemoryStore
-from rota.testing import FakeClock, FaultyStore, assert_scheduled, run_until_idle, until, until_blocking
+from rota.testing import FakeClock, FaultyStore, assert_scheduled, run_until_idle, servers, until, until_blocking
 from rota.testing.conformance.world import World
+from rota.testing.redis_servers import RedisServer, redis_executable
+from rota.testing.servers import ServerAbsent
 
 
 class TestFakeClock:
@@ -154,6 +159,33 @@ class TestPlugin:
             rota_clock.advance("30m")
             assert await run_until_idle(rota_app) == 1
         assert seen == ["u1"]
+
+
+class TestServers:
+    def test_another_server_on_the_port_is_not_taken_for_the_own_one(self, redis: RedisServer, tmp_path: Path) -> None:
+        late = RedisServer(redis_executable(), tmp_path / "late", [], port=redis.port)
+        with pytest.raises(ServerAbsent, match="in use"):
+            late.start()
+        late.kill()
+        assert redis.is_running
+
+    def test_a_slow_postgres_and_a_user_that_somebody_else_makes_are_waited_for(self, tmp_path: Path) -> None:
+        def initdb(args: list[str], **given: object) -> str:
+            raise AssertionError
+
+        def pg_ctl(args: list[str], timeout: float) -> float:
+            return timeout
+
+        def exists(name: str) -> None:
+            raise subprocess.CalledProcessError(9, ["useradd", name])
+
+        def get_server(_directory: Path, cleanup_mode: str) -> float:
+            return wheel.pg_ctl(["-w", "start"], timeout=10)
+
+        wheel = SimpleNamespace(initdb=initdb, pg_ctl=pg_ctl, ensure_user_exists=exists, get_server=get_server)
+        found = servers._start(wheel, tmp_path, durable=False)  # pyright: ignore[reportPrivateUsage]
+        assert found == 2 * servers.START_SECONDS
+        assert (wheel.initdb, wheel.pg_ctl) == (initdb, pg_ctl)
 
 
 class TestUntil:

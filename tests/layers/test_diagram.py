@@ -11,4 +11,4 @@ from docs import generate
 
 @pytest.mark.parametrize("page", generate.PAGES, ids=lambda page: page.name)
 def test_the_generated_page_is_current(page: Path) -> None:
-    assert page.read_text() == generate.PAGES[page](), f"{page.name} is out of date: run `make docs`"
+    assert page.read_text(encoding="utf-8") == generate.PAGES[page](), f"{page.name} is out of date: run `make docs`"

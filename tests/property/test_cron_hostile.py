@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -14,10 +15,13 @@ import pytest
 
 from rota.errors import InvalidTrigger
 from rota.triggers import Cron
+from rota.triggers.calendar import parse_calendar
 
 TOTAL = int(os.environ.get("ROTA_FUZZ", "60000"))
 PARTS = 12
 LIMIT_SECONDS = 0.010
+TRIES = 5
+"""A pause of the collector or of the machine does not come this often in the same place."""
 AT = 1_772_900_000_000
 
 ALPHABET = "0123456789*/-,#LW?@ \t\nSUNMOJAFEBxyz.+_\u0663\u00a0\ud800\0%"
@@ -92,9 +96,17 @@ def tried(text: str, timezone: str) -> bool:
 
 
 def timed(text: str, timezone: str) -> tuple[float, bool]:
-    started = time.thread_time()
-    is_taken = tried(text, timezone)
-    return time.thread_time() - started, is_taken
+    """The seconds of CPU that it takes, and whether it is taken."""
+    best = math.inf
+    for _ in range(TRIES):
+        # The next try reads the expression anew, too.
+        parse_calendar.cache_clear()
+        started = time.thread_time()
+        is_taken = tried(text, timezone)
+        best = min(best, time.thread_time() - started)
+        if best < LIMIT_SECONDS:
+            return best, is_taken
+    return best, False
 
 
 @pytest.mark.timeout(1_800)
@@ -105,9 +117,6 @@ def test_no_expression_takes_long_or_breaks_anything(part: int, record_property:
     for _ in range(TOTAL // PARTS):
         text, timezone = expression(chance), chance.choice(ZONES)
         took, is_taken = timed(text, timezone)
-        if took > LIMIT_SECONDS:
-            # A pause of the collector or of the machine does not come twice in the same place.
-            took, is_taken = timed(text, timezone)
         if took > slowest:
             slowest, worst = took, text
         taken += is_taken

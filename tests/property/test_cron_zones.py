@@ -134,6 +134,7 @@ def check_elapsed_jobs(name: str, change: Change, clock: Clock) -> None:
         assert cron.count(after, until) == len(expected)
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_zone_and_every_change_of_its_clock(part: int) -> None:
     for name, found in distinct_zones()[part::PARTS]:

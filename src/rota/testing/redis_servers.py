@@ -6,12 +6,14 @@ stopped, killed and started again on the same port and the same files; `redis_cl
 
 from __future__ import annotations
 
+import re
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
@@ -24,11 +26,11 @@ __all__ = ["RedisClient", "RedisCluster", "RedisServer", "redis_cluster", "redis
 
 HOST = "127.0.0.1"
 SLOTS = 16_384
-START_SECONDS = 30.0
-"""A server that does not answer after this long will not."""
-CLUSTER_SECONDS = 60.0
-HIGHEST_PORT = 50_000
-"""A cluster's node also listens on its port + 10,000, so the port itself must leave room for that."""
+PATIENCE = 60.0
+"""A server that does not start, answer or end within this long will not: what works never takes it."""
+PORTS = range(12_000, 22_000)
+"""Below those that the system gives to outgoing connections, or one of them could take the port of a server that is
+stopped for a while. A cluster's node also listens on its port + 10,000, which is below them too."""
 
 
 def redis_executable() -> Path:
@@ -106,7 +108,7 @@ class RedisServer:
         """A plain client that answers in text. Close it, or use it in a `with` block."""
         from redis import Redis
 
-        made = Redis(host=HOST, port=self.port, decode_responses=True, socket_timeout=10, protocol=2)
+        made = Redis(host=HOST, port=self.port, decode_responses=True, socket_timeout=PATIENCE, protocol=2)
         return cast("RedisClient", cast("object", made))
 
     def ask(self, *command: object) -> object:
@@ -118,23 +120,24 @@ class RedisServer:
         """Wait until the server answers PING, that is until it has read its files. Raises `ServerAbsent`."""
         from redis.exceptions import RedisError
 
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE
         with self.client() as client:
             while True:
                 try:
                     client.execute_command("PING")
+                    if _is_of(self.pid, str(client.execute_command("INFO", "server"))):
+                        return
+                    self._check_alive("another server answers there", deadline)
                 except RedisError as error:
                     self._check_alive(error, deadline)
-                    time.sleep(0.01)
-                else:
-                    return
+                time.sleep(0.01)
 
     def said(self) -> str:
         """The end of what the server printed."""
         log = self.directory / "server.log"
         return log.read_text(errors="replace")[-2_000:] if log.exists() else ""
 
-    def _check_alive(self, error: Exception, deadline: float) -> None:
+    def _check_alive(self, error: Exception | str, deadline: float) -> None:
         ended = self._process is None or self._process.poll() is not None
         if ended or time.monotonic() > deadline:
             raise ServerAbsent(f"Redis does not start on port {self.port}: {error}. It said:\n{self.said()}")
@@ -145,7 +148,7 @@ class RedisServer:
             return
         how(process)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -219,7 +222,7 @@ def _introduce(servers: list[RedisServer]) -> None:
 
 
 def _wait_for_cluster(server: RedisServer, nodes: int) -> None:
-    deadline = time.monotonic() + CLUSTER_SECONDS
+    deadline = time.monotonic() + 2 * PATIENCE
     with server.client() as client:
         while True:
             said = str(client.execute_command("CLUSTER INFO"))
@@ -266,10 +269,15 @@ def _start(executable: Path, directory: Path, settings: Sequence[str]) -> RedisS
     raise ServerAbsent(f"Redis found no free port on {HOST} in five attempts.")
 
 
+def _is_of(pid: int, said: str) -> bool:
+    """Whether this is what the server of that process says of itself. As above, the reply is text or a table."""
+    return re.search(rf"\bprocess_id'?: ?{pid}\b", said) is not None
+
+
 def _free_port() -> int:
     while True:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        if port <= HIGHEST_PORT:
+        # Not from `random`: test sessions seed that, and those side by side would try the same ports.
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
             return port

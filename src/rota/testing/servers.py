@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import LiteralString, Protocol, cast
+from typing import Any, LiteralString, Protocol, cast
+from unittest.mock import patch
 from urllib.parse import quote
 
 __all__ = ["PostgresServer", "ServerAbsent", "postgres_server", "require_server"]
+
+START_SECONDS = 120
+"""How long a server may take to start: as long as a busy machine with a slow disk may need."""
 
 # Nothing here outlives the session, so nothing needs to reach the disk.
 _SETTINGS: tuple[LiteralString, ...] = (
@@ -100,11 +105,11 @@ class _Running:
             with warnings.catch_warnings():
                 # A host without a login session has no such directory; the wheel then uses one under /tmp.
                 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
-                from pgserver.postgres_server import get_server
+                from pgserver import postgres_server as wheel
         except ImportError as error:
             raise ServerAbsent(f"PostgreSQL cannot be started: {error}. Install rota[dev].") from error
         try:
-            self._server = cast("_Server", get_server(self._directory, cleanup_mode="stop"))
+            self._server = _start(wheel, self._directory, durable=self._durable)
         except Exception as error:
             # The wheel raises whatever its subprocesses do; a test session only needs to know that there is none.
             raise ServerAbsent(f"PostgreSQL does not start in {self._directory}: {error!r}.") from error
@@ -120,6 +125,25 @@ class _Running:
         if self._server is not None:
             self._server.cleanup()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _start(wheel: Any, directory: Path, *, durable: bool) -> _Server:
+    """Start the wheel's server, with more patience than the ten seconds that the wheel has."""
+    if os.name == "posix" and os.geteuid() == 0:
+        # For root the server runs as a user of its own. Of two processes that make it at once one is told that it
+        # exists; whoever comes later finds it.
+        with suppress(subprocess.CalledProcessError):
+            wheel.ensure_user_exists("pgserver")
+    initdb, pg_ctl = wheel.initdb, wheel.pg_ctl
+
+    def make(args: list[str], **given: Any) -> str:
+        return initdb(args if durable else ["--no-sync", *args], **given)
+
+    def control(args: list[str], **given: Any) -> str:
+        return pg_ctl(["-t", str(START_SECONDS), *args], **{**given, "timeout": 2 * START_SECONDS})
+
+    with patch.multiple(wheel, initdb=make, pg_ctl=control):
+        return cast("_Server", wheel.get_server(directory, cleanup_mode="stop"))
 
 
 def postgres_server(directory: Path, *, durable: bool = False) -> _Running:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.clock import HOUR, SECOND
+from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
 from rota.core.task import Event, TaskStatus
 from rota.core.task_type import RateLimit, TaskType
@@ -86,7 +86,7 @@ class TestFrozen(Suite):
         await world.schedule("a")
         await world.store.wait(1)
         await world.store.override_type(WORK, {"frozen": None})
-        assert await world.store.wait(5_000)
+        assert await world.store.wait(MINUTE)
 
 
 class TestDraining(Suite):

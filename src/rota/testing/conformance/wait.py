@@ -11,7 +11,7 @@ from rota.testing.conformance.world import WORK, Suite, World
 __all__ = ["TestOpenAndClose", "TestWait"]
 
 LONG = MINUTE
-"""Longer than any test may take: whoever waits this long was not woken."""
+"""Longer than any machine takes: whoever waits this long was not woken, and is told so."""
 
 
 class TestWait(Suite):
@@ -22,13 +22,11 @@ class TestWait(Suite):
     async def test_something_due_wakes_whoever_waits(self, world: World, work: TaskType) -> None:
         waiting = asyncio.ensure_future(world.store.wait(LONG))
         await world.schedule("k")
-        async with asyncio.timeout(10):
-            assert await waiting is True
+        assert await waiting is True
 
     async def test_nobody_misses_what_came_before_the_wait(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        async with asyncio.timeout(10):
-            assert await world.store.wait(LONG) is True
+        assert await world.store.wait(LONG) is True
 
     async def test_a_retry_that_is_due_wakes_too(self, world: World, work: TaskType) -> None:
         await world.schedule("k", scheduled_at=world.now + HOUR)
@@ -37,8 +35,7 @@ class TestWait(Suite):
             pass
         waiting = asyncio.ensure_future(world.store.wait(LONG))
         await world.store.abandon("i1", task.claim_id or "", now=world.now)
-        async with asyncio.timeout(10):
-            assert await waiting is True
+        assert await waiting is True
 
     async def test_switching_a_type_on_wakes(self, world: World, work: TaskType) -> None:
         await world.store.override_type(WORK, {"enabled": False})
@@ -46,8 +43,7 @@ class TestWait(Suite):
             pass
         waiting = asyncio.ensure_future(world.store.wait(LONG))
         await world.store.override_type(WORK, {"enabled": None})
-        async with asyncio.timeout(10):
-            assert await waiting is True
+        assert await waiting is True
 
 
 class TestOpenAndClose(Suite):
