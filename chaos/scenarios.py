@@ -14,6 +14,7 @@ from chaos import oracle
 from chaos.workers import Workers
 from rota.core.task import Identity, NewTask, RunStatus, TaskStatus
 from rota.core.task_type import TaskType, TriggerMode
+from rota.errors import StoreUnavailable
 from rota.stores import open_store
 from rota.stores.base import RunQuery, Store
 
@@ -166,7 +167,7 @@ def _recoveries(log: Path, keys: list[str], killed_at: dict[int, float]) -> list
     return [seen[key][1].at - killed_at[seen[key][0].pid] for key in keys]
 
 
-async def freeze(url: str, folder: Path, *, lease: str = "3s") -> Freeze:
+async def freeze(url: str, folder: Path, *, lease: str = "10s") -> Freeze:
     """A frozen worker's task runs elsewhere; when it thaws, whatever it writes is refused."""
     store = open_store(url)
     await store.open()
@@ -202,9 +203,12 @@ async def until(condition: Callable[[], object], seconds: float, processes: Work
     """Wait for a condition; if it does not come, say what the workers said."""
     deadline = time.monotonic() + seconds
     while True:
-        holds = condition()
-        if asyncio.iscoroutine(holds):
-            holds = await holds
+        try:
+            holds = condition()
+            if asyncio.iscoroutine(holds):
+                holds = await holds
+        except StoreUnavailable:
+            holds = False  # no answer in time is no answer yet: it is the workers that are tried here
         if holds:
             return
         if time.monotonic() > deadline:

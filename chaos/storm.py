@@ -79,6 +79,12 @@ class _Field:
     alive: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
     killed_at: dict[int, float] = field(default_factory=dict[int, float])
 
+    @property
+    def written(self) -> int:
+        """How much the oracle was told so far, in bytes."""
+        log = self.processes.log
+        return log.stat().st_size if log.exists() else 0
+
     def fill(self) -> None:
         self._check()
         while len(self.alive) < self.size:
@@ -157,15 +163,18 @@ async def _rage(
 ) -> int:
     """Kill and replace until everything was fed; how many stale writes were refused meanwhile."""
     deadline = time.monotonic() + limit
-    refused = 0
+    refused = written = 0
     field_.fill()
     while not feeding.done():
         await asyncio.wait([feeding], timeout=every)
-        field_.kill_one(luck)
-        field_.fill()
-        if len(field_.killed_at) % LOOK_EVERY == 0:
-            attempts = _attempts(field_.processes.log)
-            refused += await _write_stale(store, _superseded(attempts, field_.killed_at))
+        # Where processes start slowly, all would be killed before they have done anything, and it would never end.
+        if field_.written > written:
+            written = field_.written
+            field_.kill_one(luck)
+            field_.fill()
+            if len(field_.killed_at) % LOOK_EVERY == 0:
+                attempts = _attempts(field_.processes.log)
+                refused += await _write_stale(store, _superseded(attempts, field_.killed_at))
         if time.monotonic() > deadline:
             feeding.cancel()
             raise Broken(f"The storm was not over after {limit:g} s. The workers said:\n{field_.processes.said()}")

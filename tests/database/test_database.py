@@ -126,11 +126,11 @@ async def test_a_cancelled_call_is_finished_all_the_same(sqlite_url: str) -> Non
 
     def slow(connection: Connection) -> None:
         begun.set()
-        may_go_on.wait(10)
+        may_go_on.wait(60)
         _add(7)(connection)
 
     call = asyncio.create_task(database.write(slow))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, 60)
     call.cancel()
     await asyncio.wait([call])
     may_go_on.set()

@@ -9,7 +9,7 @@ from chaos.storm import storm
 
 
 async def test_several_processes_run_each_task_exactly_once(redis_url: str, tmp_path: Path) -> None:
-    race = await scenarios.race(redis_url, tmp_path, tasks=5_000, workers=2)
+    race = await scenarios.race(redis_url, tmp_path, tasks=5_000, workers=2, limit=400)
     assert sum(race.shares) == 5_000
 
 
@@ -26,5 +26,5 @@ async def test_a_frozen_workers_late_completion_is_refused(redis_url: str, tmp_p
 
 async def test_a_storm_of_kills_loses_nothing_and_runs_nothing_twice_at_once(redis_url: str, tmp_path: Path) -> None:
     """The small one; `make chaos` has 50,000 tasks. What is promised is checked inside."""
-    seen = await storm(redis_url, tmp_path, tasks=2_000, workers=3, lease="3s", limit=150)
+    seen = await storm(redis_url, tmp_path, tasks=2_000, workers=3, limit=400)
     assert seen.kills > 0

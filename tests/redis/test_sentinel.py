@@ -20,7 +20,7 @@ from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
 from rota.testing.redis_servers import redis_executable, redis_server
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -28,17 +28,27 @@ def sentinel_url(tmp_path: Path) -> Generator[str]:
     """One master, and one Sentinel that knows it."""
     (tmp_path / "master").mkdir()
     with redis_server(tmp_path / "master") as master:
-        port = _free_port()
-        config = tmp_path / "sentinel.conf"
-        config.write_text(f"port {port}\nsentinel monitor mymaster 127.0.0.1 {urlsplit(master.url).port} 1\n")
-        command = [str(redis_executable()), str(config), "--sentinel"]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process, port = _start(tmp_path, urlsplit(master.url).port)
         try:
-            _wait_until_it_knows(port)
             yield f"redis+sentinel://127.0.0.1:{port}/mymaster/0"
         finally:
             process.kill()
             process.wait()
+
+
+def _start(folder: Path, master: int | None) -> tuple[subprocess.Popen[bytes], int]:
+    """Another process may take the free port first; then another port is tried."""
+    for _ in range(5):
+        port = _free_port()
+        config = folder / f"sentinel-{port}.conf"
+        config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {master} 1\n")
+        command = [str(redis_executable()), str(config), "--sentinel"]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if _knows(process, port):
+            return process, port
+        process.kill()
+        process.wait()
+    raise AssertionError("no Sentinel could be started in five attempts")
 
 
 def _free_port() -> int:
@@ -47,17 +57,20 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_it_knows(port: int) -> None:
+def _knows(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until it knows its master; False if it has ended instead."""
     deadline = time.monotonic() + START_SECONDS
-    with Redis(port=port) as client:
-        while True:
+    with Redis(host="127.0.0.1", port=port) as client:
+        while process.poll() is None:
             try:
                 cast("Any", client).sentinel_master("mymaster")
-                return
             except RedisError:
                 if time.monotonic() > deadline:
                     raise
+            else:
+                return True
             time.sleep(0.02)
+    return False
 
 
 async def test_every_verb_works_through_a_sentinel(sentinel_url: str, clock: FakeClock) -> None:

@@ -22,10 +22,10 @@ from rota.testing import FakeClock
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(request: pytest.FixtureRequest, sqlite_url: str) -> AsyncIterator[Stage]:
     """A stage in real time, on each store that needs no server."""
     clock = SystemClock()
-    store: Store = MemoryStore(clock) if request.param == "memory" else SqlStore(f"sqlite:///{tmp_path}/rota.db")
+    store: Store = MemoryStore(clock) if request.param == "memory" else SqlStore(sqlite_url)
     await store.open()
     yield Stage(store, clock)
     await store.close()

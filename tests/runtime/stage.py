@@ -89,15 +89,19 @@ class Stage:
     async def status(self, key: str, name: str = "work") -> str:
         return (await self.task(key, name)).status.value
 
-    async def reached(self, key: str, status: str, name: str = "work", seconds: float = 15.0) -> Task:
-        """The task, once it is in this state."""
+    async def reached(self, key: str, status: str, name: str = "work") -> Task:
+        """The task as it was when it was in this state: it may be in another one a moment later."""
+        seen: list[Task] = []
 
         async def is_there() -> bool:
             found = (await self.store.get([Identity(name, key)]))[0]
-            return found is not None and found.status.value == status
+            if found is None or found.status.value != status:
+                return False
+            seen.append(found)
+            return True
 
-        await until(is_there, seconds=seconds)
-        return await self.task(key, name)
+        await until(is_there, f"{name}/{key} is {status}")
+        return seen[-1]
 
     async def runs(self, name: str = "work") -> list[RunRecord]:
         """The run records, oldest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from stage import Stage
 
 from rota.clock import DAY, HOUR, Instant, SystemClock
@@ -17,7 +18,7 @@ from rota.runtime.pump import Pump
 from rota.runtime.sweeper import Sweeper
 from rota.stores.base import Beat, ClaimRequest, Purged, TaskQuery, Tick
 from rota.testing import FakeClock, FaultyStore
-from rota.testing.waiting import until
+from rota.testing.waiting import PATIENCE, until
 
 
 def half() -> float:
@@ -60,9 +61,11 @@ async def test_a_duty_survives_whatever_a_pass_raises() -> None:
         duty.stop()
 
 
-async def test_stopping_a_duty_ends_its_back_off() -> None:
+async def test_stopping_a_duty_ends_its_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.runtime.duty._FIRST_PAUSE", 600.0)
+    monkeypatch.setattr("rota.runtime.duty._LONGEST_PAUSE", 600.0)
     duty = Flaky(Pulse(SystemClock()), [StoreUnavailable("away") for _ in range(1_000)])
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(duty.run())
         await until(lambda: len(duty.failures) < 1_000)
         duty.stop()

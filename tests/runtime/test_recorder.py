@@ -137,7 +137,7 @@ async def test_a_store_that_is_away_is_waited_for(memory_stage: Stage) -> None:
     async def work() -> None: ...
 
     await stage.add(work)
-    async with stage.at_work(WorkerSettings(sweep_ms=100, lease_ms=3_000)):
+    async with stage.at_work(WorkerSettings(sweep_ms=100)):
         with faulty.down("record"):
             await stage.schedule("a", "b")
             await stage.reached("a", "completed")
@@ -170,7 +170,7 @@ async def test_an_idle_worker_records_nothing(memory_stage: Stage) -> None:
     async def work() -> None: ...
 
     await stage.add(work)
-    async with stage.at_work(WorkerSettings(sweep_ms=100, lease_ms=3_000)):
+    async with stage.at_work(WorkerSettings(sweep_ms=100)):
         await until(lambda: faulty.calls.get("tick", 0) >= 3)
     assert "record" not in faulty.calls
 

@@ -49,7 +49,7 @@ async def test_an_observer_that_raises_harms_no_run(caplog: pytest.LogCaptureFix
 
     broken = Broken()
     app.observers.append(broken)
-    async with app, asyncio.timeout(30):
+    async with app, asyncio.timeout(60):
         for user in ("a", "b", "c"):
             await work.touch(user_id=user)
         assert await app.run_until_idle() == 3

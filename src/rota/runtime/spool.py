@@ -71,7 +71,7 @@ def spool_at(
 ) -> Spool:
     """The spool in a file, for the store of a URL."""
     file = SpoolFile(Path(path), _place(store_url))
-    return Spool(file, connected, ready, clock=clock, declare_again=declare_again)
+    return Spool(file, connected, ready, clock=clock, patience=PATIENCE, declare_again=declare_again)
 
 
 def _place(url: str) -> str:

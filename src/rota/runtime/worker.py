@@ -145,7 +145,7 @@ class Worker:
     async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109  # it bounds the runs, not this call
         """No new claims; running work may finish for `timeout` seconds, then it is cancelled and released.
 
-        Bounded by the timeout, the grace and two store calls. Stopping again is harmless, and may shorten the wait.
+        Bounded by the timeout, the grace and three store calls. Stopping again is harmless, and may shorten the wait.
         """
         self._stop_asked.set()
         self._dispatcher.stop()
@@ -203,8 +203,8 @@ class Worker:
         log.info("worker started", instance=self.instance, types=self._dispatcher.names)
         async with asyncio.TaskGroup() as group:
             claiming = group.create_task(self._dispatcher.run(), name="rota-dispatcher")
+            sweeping = group.create_task(self._sweeper.run(), name="rota-sweeper")
             others = [group.create_task(self._listener.run(), name="rota-listener")]
-            others.append(group.create_task(self._sweeper.run(), name="rota-sweeper"))
             others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
             others.append(group.create_task(self._recorder.run(), name="rota-recorder"))
             if self._reconciler is not None:
@@ -215,15 +215,20 @@ class Worker:
                 await self._stop_asked.wait()
             except asyncio.CancelledError:
                 self._hurry(0)
-                await self._wind_down(claiming, others)
+                await self._wind_down(claiming, sweeping, others)
                 raise
-            await self._wind_down(claiming, others)
+            await self._wind_down(claiming, sweeping, others)
 
-    async def _wind_down(self, claiming: asyncio.Task[None], others: list[asyncio.Task[None]]) -> None:
+    async def _wind_down(
+        self, claiming: asyncio.Task[None], sweeping: asyncio.Task[None], others: list[asyncio.Task[None]]
+    ) -> None:
         """No new claims, then wait. Leases are renewed and the sweeper beats until the last run is settled."""
         self._dispatcher.stop()
         await asyncio.wait([claiming])
         await self._executor.drain()
+        # A store carries out what is under way, cancelled or not: a beat after the goodbye would list us again.
+        self._sweeper.stop()
+        await asyncio.wait([sweeping])
         for other in others:
             other.cancel()
 
