@@ -32,11 +32,11 @@ async def profile_update(user_id: str) -> None:
 async def main() -> None:
     users = ("ada", "bob", "cleo")
     async with app:
-        await app.start()
         for message in range(4):
             for user in users:
                 touch = await memory_compression.touch(user_id=user)
                 print(f"{user} sends message {message + 1}: {touch.outcome}")
+        await app.start()
         for _ in users:
             await updated.get()
 

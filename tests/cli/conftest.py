@@ -24,6 +24,9 @@ def _quiet_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[N
     for name in list(os.environ):
         if name.startswith("ROTA_") or name in ("TZ", "TIMEZONE"):
             monkeypatch.delenv(name)
+    # Nor has the terminal that the tests are started from: a narrow one would cut tables short.
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("LINES", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path}/rota.db?synchronous=OFF")
     yield

@@ -29,7 +29,7 @@ def test_without_a_key_every_call_makes_one(rota: CallRota) -> None:
 
 
 def test_later(rota: CallRota) -> None:
-    assert "due in 10m" in rota("task", "schedule", "agent", "a", "--delay", "10m").out
+    assert "due in 10h" in rota("task", "schedule", "agent", "a", "--delay", "10h").out
     at = rota("task", "schedule", "agent", "b", "--at", "2999-01-01T09:00:00", "--json").json["scheduled_at"]
     assert at.startswith("2999-01-01T09:00:00")
 

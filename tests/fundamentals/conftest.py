@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from rota.testing import FakeClock
 def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
     """Neither a rota.yaml nor a ROTA_* variable of the machine has a say here."""
     monkeypatch.chdir(tmp_path)
-    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "TIMEZONE", "TZ"):
-        monkeypatch.delenv(name, raising=False)
+    for name in list(os.environ):
+        if name.startswith("ROTA_") or name in ("TIMEZONE", "TZ"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -37,7 +37,12 @@ def test_every_program_is_run_here() -> None:
 def test_the_program_does_what_its_comments_say(tmp_path: Path) -> None:
     (tmp_path / "assistant.py").write_text(programs()["assistant.py"])
     said = run([sys.executable, "assistant.py"], tmp_path).splitlines()
-    assert said == ["coalesced 9", "compressing the memory of u1 on phone", "1 run"]
+    # Whoever runs it at nine in Shanghai hears that too.
+    mornings = said.count("good morning")
+    assert [line for line in said if line != "good morning"] == [
+        *("coalesced 9", "compressing the memory of u1 on phone"),
+        f"{1 + mornings} run",
+    ]
 
 
 def test_the_application_answers(tmp_path: Path) -> None:

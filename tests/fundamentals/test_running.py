@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota, RotaError
+from rota.testing.waiting import PATIENCE
 
 
 async def test_run_serves_until_stopped(url: str):
@@ -23,7 +24,7 @@ async def test_run_serves_until_stopped(url: str):
     async def work() -> None:
         done.set()
 
-    async with app, asyncio.timeout(20):
+    async with app, asyncio.timeout(PATIENCE):
         serving = asyncio.create_task(app.run())
         await work.schedule()
         await done.wait()
@@ -43,7 +44,7 @@ async def test_start_works_in_the_background(url: str):
     async def work() -> None:
         done.set()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         async with app:
             await app.start()
             await app.start()  # again: harmless
@@ -118,7 +119,7 @@ def test_the_first_signal_lets_work_finish(tmp_path: Path, url: str):
         _lines_until(program, "working")
         program.send_signal(signal.SIGTERM)
         lines = _lines_until(program, "goodbye")
-        assert program.wait(20) == 0
+        assert program.wait(PATIENCE) == 0
     assert "finished" in lines
     assert lines[-1] == "goodbye completed"
 
@@ -130,6 +131,6 @@ def test_the_second_signal_ends_it_at_once(tmp_path: Path, url: str):
         program.send_signal(signal.SIGINT)
         program.send_signal(signal.SIGTERM)
         lines = _lines_until(program, "goodbye")
-        assert program.wait(20) == 0
+        assert program.wait(PATIENCE) == 0
     assert "cancelled" in lines
     assert lines[-1] == "goodbye pending"

@@ -8,6 +8,7 @@ import pytest
 
 from rota import LeaseLost, TaskConfig, TaskScheduler, TriggerMode, get_scheduler, init_scheduler, set_scheduler
 from rota.testing import FakeClock
+from rota.testing.waiting import PATIENCE
 
 CONFIG: dict[str, object] = {
     "enabled": True,
@@ -39,7 +40,7 @@ async def test_from_configuration_to_a_run(url: str):
     await scheduler.start()
     assert scheduler.is_running()
     assert await scheduler.schedule_user_task("memory_compression", "u1", "phone") is True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await compressed.wait()
     await scheduler.stop()
     assert not scheduler.is_running()

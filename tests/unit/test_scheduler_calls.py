@@ -23,6 +23,7 @@ from rota.clock import SECOND, Clock
 from rota.stores.base import Store
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock, FaultyStore, assert_scheduled
+from rota.testing.waiting import PATIENCE
 
 TYPES: dict[str, object] = {
     "compress": {"interval": 60, "timeout": 120, "max_retries": 1},
@@ -151,7 +152,7 @@ async def test_a_periodic_handler_gets_three_times_none(scheduler: TaskScheduler
 
     scheduler.register_handler("clean", clean, trigger_mode=TriggerMode.PERIODIC)
     await scheduler.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         assert await called.get() == (None, None, None)
 
 
@@ -165,7 +166,7 @@ async def test_a_handler_may_be_a_plain_function(scheduler: TaskScheduler):
 
     scheduler.register_handler("clean", clean)
     await scheduler.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await called.wait()
 
 

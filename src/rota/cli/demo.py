@@ -96,20 +96,21 @@ async def _tell(view: View, url: str, folder: Path) -> Facts:
         store = open_store(url, clock)
         await store.open()
         try:
-            # The crew is the inner one: its workers are gone before the store is closed.
+            # The crew is the inner one: its workers are gone before the facts are read and the store is closed.
             with Crew(url, folder) as crew, view.watching():
-                return await _watched(Story(app, store, crew, view, clock), pictures=view.wants_pictures)
+                story = Story(app, store, crew, view, clock)
+                await _watched(story, pictures=view.wants_pictures)
+            return await story.facts()
         finally:
             await store.close()
 
 
-async def _watched(story: Story, *, pictures: bool) -> Facts:
+async def _watched(story: Story, *, pictures: bool) -> None:
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(story.watch()) if pictures else None
-        facts = await story.tell()
+        await story.tell()
         if watching is not None:
             watching.cancel()
-    return facts
 
 
 # --- the summary -----------------------------------------------------------------------------------------------------
