@@ -10,18 +10,19 @@ import pytest
 
 from rota import Rota
 from rota.access import AuditLog, AuditQuery, Principal, Role
-from rota.agents import AGENT, Agents, AgentSettings, Caller
+from rota.agents import AGENT, Agents, AgentSettings, Caller, Limits
 from rota.agents.desk import TOOLS, Desk, agent_principal, scope_of
 from rota.agents.install import agents_of
 from rota.agents.keeper import Keeper
 from rota.agents.ledger import Ledger
 from rota.agents.record import AgentPayload
+from rota.agents.runners.base import MEBIBYTE
 from rota.agents.service import KEPT_MS
 from rota.builtin import build
 from rota.clock import MINUTE
 from rota.config import load_config
 from rota.core.task import Event, Identity, NewTask
-from rota.errors import IllegalTransition, InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
+from rota.errors import IllegalTransition, InvalidConfig, InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
 from rota.testing import FakeClock
 from rota.triggers import Interval, encode_trigger
 
@@ -262,7 +263,20 @@ def test_the_configuration_says_everything() -> None:
     rules = made.rules
     assert (rules.approval, rules.max_schedules, rules.min_interval_ms) == ("untrusted", 7, 60 * MINUTE)
     assert (made.limits.wall_ms, made.max_failures, made.concurrency) == (10 * MINUTE, 2, 3)
-    assert AgentSettings.of(load_config({}, environ={})).command == AgentSettings().command
+    plain = AgentSettings.of(load_config({}, environ={}))
+    assert (plain.command, plain.limits) == (AgentSettings().command, Limits())
+
+
+def test_the_limits_of_a_run_are_configured() -> None:
+    given = {"memory_mib": 512, "cpus": 0.5, "processes": 64, "disk_mib": 100, "output_mib": 1}
+    settings = AgentSettings.of(load_config({"agents": {**given, "engine_options": ["--runtime", "runc"]}}, environ={}))
+    limits = settings.limits
+    assert (limits.memory_bytes, limits.cpus, limits.processes) == (512 * MEBIBYTE, 0.5, 64)
+    assert (limits.disk_bytes, limits.output_bytes) == (100 * MEBIBYTE, MEBIBYTE)
+    assert settings.engine_options == ("--runtime", "runc")
+    for name in given:
+        with pytest.raises(InvalidConfig, match=f"agents.{name}"):
+            load_config({"agents": {name: 0}}, environ={})
 
 
 def test_a_sandbox_can_be_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:

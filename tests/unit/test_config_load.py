@@ -125,6 +125,7 @@ OTHER_VALUES = {
     "agents.hears": "text",
     "agents.speaks": "text",
     "agents.engine": "podman",
+    "agents.memory_mib": "512",
     "agents.approval": "none",
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from rota.agents.guard import Approval, Rules
-from rota.agents.runners.base import IsolationName, Limits
+from rota.agents.runners.base import MEBIBYTE, IsolationName, Limits
 from rota.agents.runners.choose import Chosen, choose_isolation
 from rota.agents.runners.command import CommandRunner, Template, check_template
 from rota.agents.runners.container import Engine
@@ -93,13 +93,14 @@ class AgentSettings:
             needs_walls=config.agents_require,
             engine=cast("Engine | None", config.agents_engine),
             image=config.agents_image,
+            engine_options=config.agents_engine_options,
             command=cls.command if config.agents_command is None else config.agents_command,
             spoken=cast("Spoken", config.agents_speaks),
             hears=cast("Spoken", config.agents_hears),
             pass_on=config.agents_pass_on,
             read_only=tuple(map(Path, config.agents_read_only)),
             mcp_url=config.agents_mcp_url,
-            limits=Limits(wall_ms=config.agents_timeout_ms),
+            limits=_limits_of(config),
             max_failures=config.agents_max_failures,
             concurrency=config.agents_concurrency,
             rules=Rules(
@@ -163,3 +164,14 @@ class AgentSettings:
             "retry": {"base": "5s", "factor": 2.0, "max": "10m"},
             "concurrency": 2,
         }
+
+
+def _limits_of(config: Config) -> Limits:
+    return Limits(
+        wall_ms=config.agents_timeout_ms,
+        memory_bytes=config.agents_memory_mib * MEBIBYTE,
+        cpus=config.agents_cpus,
+        processes=config.agents_processes,
+        disk_bytes=config.agents_disk_mib * MEBIBYTE,
+        output_bytes=config.agents_output_mib * MEBIBYTE,
+    )

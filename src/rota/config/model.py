@@ -125,7 +125,13 @@ class Config:
     """Where runs reach the MCP server; each then gets a token of its own."""
     agents_image: str | None = None
     agents_engine: str | None = None
+    agents_engine_options: tuple[str, ...] = ()
     agents_timeout_ms: Millis = 30 * MINUTE
+    agents_memory_mib: int = 2_048
+    agents_cpus: float = 2.0
+    agents_processes: int = 256
+    agents_disk_mib: int = 5_120
+    agents_output_mib: int = 10
     agents_concurrency: int = 5
     agents_max_failures: int = 5
     agents_approval: str = "all"
@@ -215,6 +221,11 @@ _RULES: Final[tuple[tuple[str, Callable[[Config], bool], str], ...]] = (
         "Use host names without scheme and port, like 'rota.example.org'.",
     ),
     ("agents.timeout", lambda c: SECOND <= c.agents_timeout_ms <= DAY, "Use 1s to 24h; '30m' is usual."),
+    ("agents.memory_mib", lambda c: 16 <= c.agents_memory_mib <= 1_048_576, "Use 16 to 1048576 (1 TiB)."),
+    ("agents.cpus", lambda c: 0.01 <= c.agents_cpus <= 1_000, "Use 0.01 to 1000."),
+    ("agents.processes", lambda c: 1 <= c.agents_processes <= 100_000, "Use 1 to 100000."),
+    ("agents.disk_mib", lambda c: 1 <= c.agents_disk_mib <= 104_857_600, "Use 1 to 104857600 (100 TiB)."),
+    ("agents.output_mib", lambda c: 1 <= c.agents_output_mib <= 1_024, "Use 1 to 1024."),
     ("agents.concurrency", lambda c: 1 <= c.agents_concurrency <= 1_000, "Use 1 to 1000."),
     ("agents.max_failures", lambda c: 0 <= c.agents_max_failures <= 1_000, "Use 1 to 1000, or 0 for never."),
     ("agents.max_schedules", lambda c: 0 <= c.agents_max_schedules <= 1_000, "Use 0 to 1000."),
