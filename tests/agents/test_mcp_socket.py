@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -244,6 +246,18 @@ async def test_a_line_without_end_ends_its_own_conversation_alone(app: Rota, age
             pass
 
 
+async def test_whoever_leaves_without_listening_is_no_failure(
+    app: Rota, agents: Agents, short_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(app, agents, short_dir) as path:
+        for _ in range(2 * MOST_CONVERSATIONS):
+            async with connected(path) as (reader, writer):
+                await until(lambda line=(reader, writer): is_greeted(*line))
+                writer.write(b"".join(PING % (number + 1) for number in range(100)))
+                writer.transport.abort()
+    assert "failed" not in caplog.text
+
+
 async def test_a_run_holds_a_few_conversations_at_most(app: Rota, agents: Agents, short_dir: Path) -> None:
     async with opened(app, agents, short_dir) as path, AsyncExitStack() as stack:
         first = await stack.enter_async_context(AsyncExitStack())
@@ -269,6 +283,23 @@ async def test_the_end_of_the_run_ends_what_is_said(app: Rota, agents: Agents, s
         with pytest.raises(FileNotFoundError):
             await asyncio.open_unix_connection(path)
     assert is_empty(short_dir)
+
+
+async def test_a_run_that_does_not_listen_ends_all_the_same(app: Rota, agents: Agents, short_dir: Path) -> None:
+    asked = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n' * 500
+    with socket.socket(socket.AF_UNIX) as deaf:
+        async with opened(app, agents, short_dir) as path:
+            deaf.connect(path)
+            deaf.sendall(HELLO + asked)
+            deaf.shutdown(socket.SHUT_WR)
+            # Far more is answered than a socket takes in: the rest stays with the server.
+            await until(lambda: waiting_in(deaf) > 100_000, "the socket is full of answers")
+        assert waiting_in(deaf) < 500 * 1_000
+
+
+def waiting_in(line: socket.socket) -> int:
+    """How many bytes nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(line, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become somebody else.")

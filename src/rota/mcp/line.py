@@ -56,7 +56,9 @@ class Line:
             self._answered.set()
 
     async def flush(self) -> None:
-        await self._writer.drain()
+        # Whoever has gone hears nothing; that they have gone is found out by reading.
+        with suppress(ConnectionError):
+            await self._writer.drain()
 
     async def _next(self) -> bytes:
         try:

@@ -95,13 +95,14 @@ class _Conversations:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._held: set[asyncio.Task[None]] = set()
+        self._is_over = False
 
     async def hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One conversation, from a connection to its end."""
         task = asyncio.current_task()
         assert task is not None
         try:
-            if len(self._held) >= MOST_CONVERSATIONS:
+            if self._is_over or len(self._held) >= MOST_CONVERSATIONS:
                 return
             self._held.add(task)
             # The SDK takes half a second to import: on a thread, and when the first agent has something to say.
@@ -112,15 +113,24 @@ class _Conversations:
         except (ConnectionError, asyncio.CancelledError):
             pass  # the agent has gone, or its run is over; both are ways to end
         except Exception:
-            _log.exception("conversation with a run failed", run=self._desk.principal.id)
+            # The SDK, cancelled in the middle of handing a message on, may end by an error of its own streams.
+            if not self._is_over:
+                _log.exception("conversation with a run failed", run=self._desk.principal.id)
         finally:
+            await self._hang_up(writer)
             self._held.discard(task)
-            writer.close()
-            with suppress(ConnectionError, asyncio.CancelledError):
+
+    async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        """The last answers still go out, unless the run is over: nobody waits for an agent that does not read them."""
+        writer.close()
+        with suppress(ConnectionError, asyncio.CancelledError):
+            if not self._is_over:
                 await writer.wait_closed()
+        writer.transport.abort()
 
     async def end(self) -> None:
         """No more words: the run is over."""
+        self._is_over = True
         held = list(self._held)
         for task in held:
             task.cancel()
