@@ -17,12 +17,17 @@ from scene import Scene
 
 from rota import Rota
 from rota.alerts import Alerts
+from rota.clock import SECOND, Millis
 from rota.core.task import Identity
 from rota.database import Database
 from rota.testing import FakeClock
-from rota.testing.waiting import until
+from rota.testing.waiting import PATIENCE, until
 
 WATCHER = Path(__file__).parent / "watcher.py"
+HOLD_MS: Millis = 120 * SECOND
+"""Longer than any call may take, on however busy a machine: nobody takes from another what it is telling."""
+HOLD_OF_THE_DEAD_MS: Millis = 1_500
+"""The one that is killed is alone. What it held is free soon, so that the test need not wait for half a minute."""
 
 
 @dataclass
@@ -53,7 +58,7 @@ class Receiver:
             writer.close()
 
     async def until_told(self, count: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(self.told) < count:
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -69,8 +74,11 @@ async def receiving() -> AsyncGenerator[Receiver]:
 
 
 @asynccontextmanager
-async def watching(store_url: str, receiver: Receiver) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(sys.executable, str(WATCHER), store_url, receiver.url)
+async def watching(
+    store_url: str, receiver: Receiver, hold_ms: Millis = HOLD_MS
+) -> AsyncGenerator[asyncio.subprocess.Process]:
+    command = [sys.executable, str(WATCHER), store_url, receiver.url, str(hold_ms)]
+    process = await asyncio.create_subprocess_exec(*command)
     try:
         yield process
     finally:
@@ -103,7 +111,7 @@ async def test_firing_and_resolved_are_made_once_though_whoever_looks_is_killed(
         await scene.add_type()
         await scene.fail("u1")
         receiver.is_mute = moment == "while telling"
-        async with watching(database_url, receiver) as first:
+        async with watching(database_url, receiver, HOLD_OF_THE_DEAD_MS) as first:
             await receiver.until_told(1)
             if moment == "after telling":
                 await until(lambda: is_noted(database, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from rota.testing import FakeClock
 @pytest.fixture(autouse=True)
 def _no_configuration_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
     monkeypatch.chdir(tmp_path)
-    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "TIMEZONE", "TZ"):
+    # Nor a proxy: what is asked here is on loopback, and no proxy leads there.
+    proxies = [name for name in os.environ if name.lower().endswith("_proxy")]
+    for name in ("ROTA_CONFIG", "ROTA_STORE", "ROTA_TIMEZONE", "TIMEZONE", "TZ", *proxies):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from rota.testing.waiting import until_blocking
+from rota.testing.waiting import PATIENCE, until_blocking
 
 ROOT = Path(__file__).parents[2]
 SAID = ("I love hiking in the mountains.", "I really love hiking in the mountains!", "I live in Oslo.")
@@ -24,35 +24,25 @@ SAID = ("I love hiking in the mountains.", "I really love hiking in the mountain
 @contextmanager
 def assistant(folder: Path, **environ: str) -> Generator[tuple[subprocess.Popen[str], httpx.Client]]:
     """The example, served by uvicorn as its first lines say, in a folder of its own."""
-    port = free_port()
     command = [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "examples"), "assistant.main:app"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--log-level", "warning"],
-        cwd=folder,
-        env={**os.environ, "ASSISTANT_STORE": "sqlite:///assistant.db?synchronous=OFF", **environ},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # It is given a socket and not a number: a port that was free a moment ago may be somebody else's by now.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        process = subprocess.Popen(
+            [*command, "--fd", str(listening.fileno()), "--log-level", "warning"],
+            cwd=folder,
+            env={**os.environ, "ASSISTANT_STORE": "sqlite:///assistant.db?synchronous=OFF", **environ},
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=[listening.fileno()],
+        )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-            until_blocking(lambda: answers(client) or process.poll() is not None, "it answers")
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+            assert client.get("/memory/nobody").status_code == 200
             yield process, client
     finally:
         process.kill()
         process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/memory/nobody").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_a_user_is_remembered_in_fewer_words(tmp_path: Path) -> None:
@@ -73,7 +63,7 @@ def test_a_user_is_remembered_in_fewer_words(tmp_path: Path) -> None:
         )
         until_blocking(lambda: known()["profile"] is not None, "the type of its own has run")
         process.send_signal(signal.SIGINT)
-        assert "Traceback" not in process.communicate(timeout=60)[1]
+        assert "Traceback" not in process.communicate(timeout=PATIENCE)[1]
 
 
 def test_what_was_said_last_is_not_lost_when_it_stops(tmp_path: Path) -> None:
@@ -81,7 +71,7 @@ def test_what_was_said_last_is_not_lost_when_it_stops(tmp_path: Path) -> None:
         for number in range(20):
             client.post("/api/push/chat/message", json={"user_id": f"u{number}", "content": SAID[0]})
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     listed = subprocess.run(
         [sys.executable, "-m", "rota.cli", "queue", "ls", "--json", "--store", "sqlite:///assistant.db"],
         cwd=tmp_path,

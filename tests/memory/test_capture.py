@@ -32,7 +32,8 @@ from rota.memory.vectors import Vectors
 from rota.stores.redis.store import RedisStore
 from rota.testing import FakeClock
 from rota.testing.redis_servers import RedisServer, redis_server
-from rota.testing.waiting import until
+from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.waiting import PATIENCE, until
 
 
 class Scheduler:
@@ -107,7 +108,7 @@ async def test_screenshots_and_documents(memory: Memory) -> None:
 
 async def test_the_answer_does_not_wait_for_the_scheduler(memory: Memory, scheduler: Scheduler) -> None:
     scheduler.may_answer.clear()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(20):
             await memory.push(ChatPush(messages=[Message(content="Hi.")], user_id="u1"))
     assert len(scheduler.touched) <= 2
@@ -194,8 +195,11 @@ async def test_a_long_text_does_not_hold_the_event_loop(memory: Memory) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[RedisServer]:
-    with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as running:
-        yield running
+    try:
+        with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as running:
+            yield running
+    except ServerAbsent as absent:
+        require_server(absent)
 
 
 async def test_while_redis_is_down_pushes_are_taken_and_run_afterwards(

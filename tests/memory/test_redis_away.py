@@ -62,6 +62,19 @@ async def everybody_ran(app: Rota) -> None:
     await until(all_ran, "everybody ran")
 
 
+async def until_pending(app: Rota, memory: Memory, count: int) -> None:
+    """Until so many wait in the store, and nobody in the spool: there go the touches that a busy Redis did not answer
+    in a quarter of a second."""
+    await memory.drain()
+
+    async def are_pending() -> bool:
+        counts = await app.counts()
+        pending = counts["memory_compression"].pending if "memory_compression" in counts else 0
+        return pending == count and app.health().spooled == 0
+
+    await until(are_pending, f"{count} are pending")
+
+
 @pytest.mark.parametrize("comes_back", ["full", "empty"])
 async def test_nothing_is_lost_while_redis_is_away(own_redis: RedisServer, tmp_path: Path, comes_back: str) -> None:
     app, memory = an_app(own_redis, tmp_path)
@@ -79,8 +92,13 @@ async def test_nothing_is_lost_while_redis_is_away(own_redis: RedisServer, tmp_p
         await asyncio.to_thread(own_redis.start)
         await until(lambda: app.health().spooled == 0)
         await everybody_ran(app)
-        known = {record.task_type.name for record in await app.types()}
-        assert known >= {"memory_compression", "data_cleanup", "statistics_update"}
+
+        async def all_are_known() -> bool:
+            known = {record.task_type.name for record in await app.types()}
+            return known >= {"memory_compression", "data_cleanup", "statistics_update"}
+
+        # What was touched is declared with its touch, what recurs at the next look of a store that came back empty.
+        await until(all_are_known, "all types are known")
 
 
 async def test_an_app_that_starts_while_redis_is_away_captures_too(own_redis: RedisServer, tmp_path: Path) -> None:
@@ -102,11 +120,10 @@ async def test_a_store_that_was_emptied_learns_the_types_again(own_redis: RedisS
     app, memory = an_app(own_redis, tmp_path)
     async with app:
         await push(memory, "u1")
-        await memory.drain()
+        await until_pending(app, memory, 1)
         own_redis.ask("FLUSHALL")
         await push(memory, "u2")
-        await memory.drain()
-        assert (await app.counts())["memory_compression"].pending == 1
+        await until_pending(app, memory, 1)
         own_redis.ask("FLUSHALL")
         await app.start()
 
@@ -123,4 +140,4 @@ async def test_what_is_closed_has_told_the_scheduler(own_redis: RedisServer, tmp
         for number in range(20):
             await push(memory, f"u{number}")
     async with app:
-        assert (await app.counts())["memory_compression"].pending == 20
+        await until_pending(app, memory, 20)

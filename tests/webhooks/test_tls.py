@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rota.errors import WebhookFailed, WebhookRefused
+from rota.testing.waiting import PATIENCE
 from rota.webhooks import Resolve, Webhooks, verify
 
 NOW = 1_700_000_000_000
@@ -139,7 +140,7 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def webhooks(authority: Authority) -> Webhooks:
     """Told that loopback is meant, and to trust the test's authority."""
-    return Webhooks(allow_private=True, resolve=HOME, trust=authority.trust())
+    return Webhooks(allow_private=True, resolve=HOME, timeout=PATIENCE, trust=authority.trust())
 
 
 async def post(webhooks: Webhooks, port: int, host: str = NAME) -> int:
@@ -178,7 +179,7 @@ async def test_an_address_as_host_needs_a_certificate_of_that_address(authority:
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(authority: Authority) -> None:
-    webhooks = Webhooks(allow_private=True, resolve=HOME)
+    webhooks = Webhooks(allow_private=True, resolve=HOME, timeout=PATIENCE)
     async with listening(authority.server(NAME)) as server:
         with pytest.raises(WebhookFailed, match="CERTIFICATE_VERIFY_FAILED"):
             await post(webhooks, server.port)
@@ -198,7 +199,7 @@ async def test_an_authority_of_the_house_is_trusted_if_the_environment_says_so(
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     async with listening(authority.server(NAME)) as server:
-        assert await post(Webhooks(allow_private=True, resolve=HOME), server.port) == 204
+        assert await post(Webhooks(allow_private=True, resolve=HOME, timeout=PATIENCE), server.port) == 204
 
 
 async def test_with_the_guard_up_not_even_a_connection_is_made(authority: Authority) -> None:
@@ -229,7 +230,8 @@ async def test_a_server_that_speaks_no_tls_is_an_error(webhooks: Webhooks) -> No
 
 async def test_an_address_that_cannot_be_connected_to_is_passed_over(authority: Authority) -> None:
     """On this host nobody listens at the second loopback address, as with a name whose IPv6 address leads nowhere."""
-    webhooks = Webhooks(allow_private=True, resolve=leading_to("127.0.0.2", "127.0.0.1"), trust=authority.trust())
+    resolve = leading_to("127.0.0.2", "127.0.0.1")
+    webhooks = Webhooks(allow_private=True, resolve=resolve, timeout=PATIENCE, trust=authority.trust())
     async with listening(authority.server(NAME)) as server:
         assert await post(webhooks, server.port) == 204
     assert len(server.requests) == 1

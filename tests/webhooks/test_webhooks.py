@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InvalidInput, WebhookFailed, WebhookRefused
+from rota.testing.waiting import PATIENCE
 from rota.webhooks import MAX_ANSWER_BYTES, Webhooks, endpoint_of, is_public, sign, verify
 
 NOW = 1_700_000_000_000
@@ -239,7 +241,7 @@ ok = status(204)
 
 @pytest.fixture
 def webhooks() -> Webhooks:
-    return Webhooks(allow_private=True, allow_http=True, timeout=5.0)
+    return Webhooks(allow_private=True, allow_http=True, timeout=PATIENCE)
 
 
 async def test_a_call_is_signed_and_the_receiver_can_tell(webhooks: Webhooks) -> None:
@@ -333,10 +335,11 @@ async def test_a_drip_of_bytes_does_not_prolong_the_call() -> None:
 
 
 async def test_nobody_at_home_is_an_error(webhooks: Webhooks) -> None:
-    async with listening(ok) as server:
-        url = server.url
-    with pytest.raises(WebhookFailed, match="cannot be reached"):
-        await webhooks.post(url, b"{}", message_id="m", now=NOW)
+    # Taken, so that nobody else can come to listen there, and not listened on.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(WebhookFailed, match="cannot be reached"):
+            await webhooks.post(Server(taken.getsockname()[1]).url, b"{}", message_id="m", now=NOW)
 
 
 async def test_a_name_without_an_address_is_an_error() -> None:

@@ -27,7 +27,8 @@ T = TypeVar("T")
 CALL_TIMEOUT = 5.0
 """Seconds after which a call is given up (what it did is then unknown)."""
 UPGRADE_SECONDS = 600.0
-"""Seconds that opening waits while a big database is brought to a newer schema, here or by another instance."""
+"""Seconds that opening waits while a big database is brought to a newer schema, here or, on PostgreSQL, by another
+instance. A SQLite file that another process upgrades is refused after 4.5 s, as locked: start again then."""
 CONFLICT_TRIES = 8
 """How often a transaction that lost a race with another is run again before the caller is told."""
 

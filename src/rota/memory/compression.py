@@ -104,8 +104,9 @@ class Compression:
     async def compress(self, scope: Scope, budget: Budget, report: Report | None = None) -> Compressed:
         """Everything in a scope that has settled, owner by owner, until it is done or the budget is spent."""
         done = Compressed()
-        settled_at = await self._contexts.database.now() - self._settling_ms
-        for owner in await self._contexts.owners_with_fresh(scope):
+        now, owners = await self._contexts.owners_with_fresh(scope)
+        settled_at = now - self._settling_ms
+        for owner in owners:
             await self._compress_owner(owner, settled_at, budget, done, report)
             if not done.is_finished:
                 return done
@@ -151,9 +152,9 @@ class Compression:
         is_latest = True
         if leaders is None:
             last_at = chunk[-1].captured_at
-            leaders = await self._contexts.leaders(owner, self._embedder.name, last_at, limit=self._reach)
             # Contexts that came late may lie between leaders that are there already.
-            is_latest = not await self._contexts.has_leaders_after(owner, last_at)
+            leaders, has_later = await self._contexts.leaders(owner, self._embedder.name, last_at, limit=self._reach)
+            is_latest = not has_later
         mergeable = [context for context in chunk if context.enable_merge]
         joins = who_joins_whom(leaders, mergeable, threshold=self._threshold, reach=self._reach)
         apart: list[int] = []

@@ -11,10 +11,11 @@ it; a state cannot. The position that `watermarks` keeps beside it is for people
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Integer, and_, bindparam, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -29,6 +30,74 @@ from rota.memory.merging import Merged
 __all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark", "cursor_of"]
 
 IdAndBytes = tuple[int, bytes]
+
+# --- what every push and every compression asks: made once, for making a statement takes longer than answering it -----
+
+_OF_OWNER: Final = and_(
+    table.c.user_id == bindparam("of_user"),
+    table.c.device_id == bindparam("of_device"),
+    table.c.agent_id == bindparam("of_agent"),
+)
+_IS_FRESH: Final = table.c.state == State.FRESH
+_IDS: Final = table.c.id.in_(bindparam("ids", expanding=True))
+_PLACE: Final = func.coalesce(table.c.leader_id, table.c.id)
+_MOST: Final = bindparam("most", type_=Integer)
+_ADD: Final = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+_SOME: Final = select(table).where(table.c.user_id == bindparam("of_user"), _IDS).order_by(table.c.id)
+_ANY: Final = select(table.c.id).where(_OF_OWNER).limit(1)
+_ANY_FRESH: Final = _ANY.where(_IS_FRESH)
+_ANY_LEADER_AFTER: Final = _ANY.where(table.c.leads == 1, table.c.captured_at > bindparam("last_at"))
+_FRESH: Final = (
+    select(table)
+    .where(_OF_OWNER, _IS_FRESH, table.c.captured_at <= bindparam("last_at"))
+    .order_by(table.c.captured_at, table.c.id)
+    .limit(_MOST)
+)
+_LEADERS: Final = (
+    select(table.c.id, table.c.captured_at, _PLACE, table.c.embedding)
+    .where(_OF_OWNER, table.c.leads == 1, table.c.captured_at <= bindparam("last_at"))
+    .where(table.c.embedder == bindparam("by_embedder"))
+    .order_by(table.c.captured_at.desc(), _PLACE.desc())
+    .limit(_MOST)
+)
+_KEEP: Final = (
+    table.update()
+    .where(_OF_OWNER, _IS_FRESH, _IDS)
+    .values(state=State.KEPT.value, compressed_at=bindparam("now_at"), leads=table.c.enable_merge)
+)
+_KEEP_APART: Final = _KEEP.values(leads=0)
+_AS_READ: Final[Any] = (
+    select(table.c.id, table.c.state, table.c.merge_count).where(_OF_OWNER, _IDS).order_by(table.c.id)
+)
+_CHANGE: Final = table.update().where(table.c.id == bindparam("the_id"))
+_ADD_RESULT: Final = table.insert().returning(table.c.id)
+_MERGE_INTO: Final = (
+    table.update()
+    .where(_IDS)
+    .values(state=State.MERGED.value, merged_into=bindparam("into"), leads=0, compressed_at=bindparam("now_at"))
+)
+
+
+@cache
+def _owners_with_fresh(*, of_device: bool, of_agent: bool) -> Any:
+    conditions = [table.c.user_id == bindparam("of_user"), _IS_FRESH]
+    conditions += [table.c.device_id == bindparam("of_device")] if of_device else []
+    conditions += [table.c.agent_id == bindparam("of_agent")] if of_agent else []
+    return select(table.c.user_id, table.c.device_id, table.c.agent_id).where(*conditions).distinct()
+
+
+@cache
+def _mark(dialect: str) -> Any:
+    insert = insert_sqlite if dialect == "sqlite" else insert_postgres
+    row: dict[str, Any] = {name: bindparam(f"the_{name}") for name in ("user_id", "device_id", "agent_id")}
+    changes: dict[str, Any] = {"compressed_to": bindparam("to_at"), "last_run_at": bindparam("now_at")}
+    return (
+        insert(watermarks)
+        .values(**row, **changes, runs=1)
+        .on_conflict_do_update(
+            index_elements=["user_id", "device_id", "agent_id"], set_={**changes, "runs": watermarks.c.runs + 1}
+        )
+    )
 
 
 class Lost(RotaError):
@@ -98,8 +167,7 @@ class Contexts:
             for row in rows:
                 happened_at = now if row["created_at"] is None else row["created_at"]
                 row |= {"captured_at": now, "updated_at": now, "created_at": happened_at}
-            statement = table.insert().returning(table.c.id, sort_by_parameter_order=True)
-            return list(connection.execute(statement, rows).scalars())
+            return list(connection.execute(_ADD, rows).scalars())
 
         return await self.database.write(write)
 
@@ -112,8 +180,7 @@ class Contexts:
 
     async def get_many(self, user_id: str, ids: Collection[int]) -> list[Context]:
         """Those of a user's contexts that have these ids, in the order of the ids."""
-        statement = select(table).where(table.c.user_id == user_id, table.c.id.in_(ids)).order_by(table.c.id)
-        return await self._read_contexts(statement)
+        return await self._read_contexts(_SOME, {"of_user": user_id, "ids": list(ids)})
 
     async def page(
         self,
@@ -172,15 +239,16 @@ class Contexts:
 
     # --- compressing ---
 
-    async def owners_with_fresh(self, scope: Scope) -> list[Owner]:
-        """The owners in a scope that have contexts which no compression has decided about."""
-        statement = (
-            select(table.c.user_id, table.c.device_id, table.c.agent_id)
-            .where(_in_scope(scope), table.c.state == State.FRESH)
-            .distinct()
-        )
-        rows = await self.database.read(lambda connection: connection.execute(statement).all())
-        return sorted(Owner(*row) for row in rows)
+    async def owners_with_fresh(self, scope: Scope) -> tuple[Instant, list[Owner]]:
+        """What time it is, and the owners in a scope that have contexts which no compression has decided about."""
+        statement = _owners_with_fresh(of_device=scope.device_id is not None, of_agent=scope.agent_id is not None)
+        whose = {"of_user": scope.user_id, "of_device": scope.device_id, "of_agent": scope.agent_id}
+
+        def read(connection: Connection) -> tuple[Instant, list[Owner]]:
+            now = self._now(connection)
+            return now, sorted(Owner(*row) for row in connection.execute(statement, whose))
+
+        return await self.database.read(read)
 
     async def forgotten(self, settled_before: Instant, *, after: Owner | None, limit: int) -> list[Owner]:
         """A page of the owners with fresh contexts from before an instant, whose upkeep is overdue; in order."""
@@ -194,28 +262,20 @@ class Contexts:
 
     async def fresh(self, owner: Owner, captured_before: Instant, *, limit: int) -> list[Context]:
         """The earliest fresh contexts of an owner that were captured before an instant."""
-        conditions = (_of_owner(owner), table.c.state == State.FRESH, table.c.captured_at <= captured_before)
-        in_order = select(table).where(*conditions).order_by(table.c.captured_at, table.c.id).limit(limit)
-        return await self._read_contexts(in_order)
+        return await self._read_contexts(_FRESH, {**_whose(owner), "last_at": captured_before, "most": limit})
 
-    async def leaders(self, owner: Owner, embedder: str, captured_before: Instant, *, limit: int) -> list[Vector]:
-        """The latest contexts of an owner that others may join, in order."""
-        place = func.coalesce(table.c.leader_id, table.c.id)
-        conditions = (_of_owner(owner), table.c.leads == 1, table.c.captured_at <= captured_before)
-        statement = (
-            select(table.c.id, table.c.captured_at, place, table.c.embedding)
-            .where(*conditions, table.c.embedder == embedder)
-            .order_by(table.c.captured_at.desc(), place.desc())
-            .limit(limit)
-        )
-        rows = await self.database.read(lambda connection: connection.execute(statement).all())
-        return [Vector(row[0], (row[1], row[2]), row[3]) for row in reversed(rows)]
+    async def leaders(
+        self, owner: Owner, embedder: str, captured_before: Instant, *, limit: int
+    ) -> tuple[list[Vector], bool]:
+        """The latest contexts of an owner that others may join, in order; and whether some were captured later."""
+        asked = {**_whose(owner), "last_at": captured_before, "by_embedder": embedder, "most": limit}
 
-    async def has_leaders_after(self, owner: Owner, captured_at: Instant) -> bool:
-        """Whether an owner has leaders that were captured after an instant."""
-        later = (_of_owner(owner), table.c.leads == 1, table.c.captured_at > captured_at)
-        statement = select(table.c.id).where(*later).limit(1)
-        return await self.database.read(lambda connection: connection.execute(statement).first()) is not None
+        def read(connection: Connection) -> tuple[list[Vector], bool]:
+            rows = connection.execute(_LEADERS, asked).all()
+            leaders = [Vector(row[0], (row[1], row[2]), row[3]) for row in reversed(rows)]
+            return leaders, connection.execute(_ANY_LEADER_AFTER, asked).first() is not None
+
+        return await self.database.read(read)
 
     async def set_embeddings(self, user_id: str, embedder: str, embeddings: Sequence[IdAndBytes]) -> None:
         """Write vectors of a user's contexts."""
@@ -234,14 +294,10 @@ class Contexts:
         """
 
         def write(connection: Connection) -> int:
-            done = {"state": State.KEPT.value, "compressed_at": self._now(connection)}
-            fresh = and_(_of_owner(owner), table.c.state == State.FRESH)
-            led = table.update().where(fresh, table.c.id.in_(ids)).values(**done, leads=table.c.enable_merge)
-            count = connection.execute(led).rowcount
+            done = {**_whose(owner), "now_at": self._now(connection)}
+            count = connection.execute(_KEEP, {**done, "ids": list(ids)}).rowcount
             if apart:
-                count += connection.execute(
-                    table.update().where(fresh, table.c.id.in_(apart)).values(**done, leads=0)
-                ).rowcount
+                count += connection.execute(_KEEP_APART, {**done, "ids": list(apart)}).rowcount
             return count
 
         return await self.database.write(write)
@@ -261,49 +317,33 @@ class Contexts:
             content = _content_of(merged, leader, members, now)
             if leader.has_compression:
                 result_id = leader.id
-                connection.execute(table.update().where(table.c.id == leader.id).values(**content))
+                connection.execute(_CHANGE, {"the_id": leader.id, **content})
             else:
-                result_id = connection.execute(
-                    table.insert().values(**_result_of(leader), **content).returning(table.c.id)
-                ).scalar_one()
+                result_id = connection.execute(_ADD_RESULT, {**_result_of(leader), **content}).scalar_one()
             gone = [member.id for member in members] + ([] if leader.has_compression else [leader.id])
-            connection.execute(
-                table.update()
-                .where(table.c.id.in_(gone))
-                .values(state=State.MERGED.value, merged_into=result_id, leads=0, compressed_at=now)
-            )
+            connection.execute(_MERGE_INTO, {"ids": gone, "into": result_id, "now_at": now})
             return int(result_id)
 
         return await self.database.write(write)
 
     def _check_unchanged(self, connection: Connection, leader: Context, members: Sequence[Context]) -> None:
         ids = [leader.id, *(member.id for member in members)]
-        statement: Any = (
-            select(table.c.id, table.c.state, table.c.merge_count)
-            .where(_of_owner(leader.owner), table.c.id.in_(ids))
-            .order_by(table.c.id)
-        )
-        rows = connection.execute(self.database.backend.dialect.locked(statement)).all()
+        locked = self.database.backend.dialect.locked(_AS_READ)
+        rows = connection.execute(locked, {**_whose(leader.owner), "ids": ids}).all()
         as_read = {one.id: (one.id, one.state.value, one.merge_count) for one in (leader, *members)}
         if [tuple(row) for row in rows] != [as_read[context_id] for context_id in sorted(as_read)]:
             raise Lost("Another run has compressed these contexts meanwhile. Look again; nothing was written.")
 
     async def set_watermark(self, owner: Owner, compressed_to: Instant) -> bool:
         """Note that a run has looked at everything that was captured up to an instant; whether there is more."""
-        fresh = select(table.c.id).where(_of_owner(owner), table.c.state == State.FRESH).limit(1)
 
         def write(connection: Connection) -> bool:
             if not self.holds(connection, owner):
                 return False  # erased meanwhile: nothing must remind of them
-            insert = insert_sqlite if connection.dialect.name == "sqlite" else insert_postgres
-            now = self._now(connection)
-            row = {**_ids_of(owner), "compressed_to": compressed_to, "last_run_at": now, "runs": 1}
-            statement = insert(watermarks).values(row)
-            changes = {"compressed_to": compressed_to, "last_run_at": now, "runs": watermarks.c.runs + 1}
-            connection.execute(
-                statement.on_conflict_do_update(index_elements=["user_id", "device_id", "agent_id"], set_=changes)
-            )
-            return connection.execute(fresh).first() is not None
+            whose = {f"the_{name}": value for name, value in _ids_of(owner).items()}
+            times = {"to_at": compressed_to, "now_at": self._now(connection)}
+            connection.execute(_mark(connection.dialect.name), {**whose, **times})
+            return connection.execute(_ANY_FRESH, _whose(owner)).first() is not None
 
         return await self.database.write(write)
 
@@ -331,16 +371,16 @@ class Contexts:
 
     def holds(self, connection: Connection, owner: Owner) -> bool:
         """Whether an owner has anything left. If so, no erasure can overtake this transaction."""
-        any_one: Any = select(table.c.id).where(_of_owner(owner)).limit(1)
-        return connection.execute(self.database.backend.dialect.locked(any_one)).first() is not None
+        locked = self.database.backend.dialect.locked(_ANY)
+        return connection.execute(locked, _whose(owner)).first() is not None
 
     # --- rows ---
 
     def _now(self, connection: Connection) -> Instant:
         return self.database.backend.dialect.now(connection)
 
-    async def _read_contexts(self, statement: Any) -> list[Context]:
-        rows = await self.database.read(lambda connection: connection.execute(statement).mappings().all())
+    async def _read_contexts(self, statement: Any, asked: Mapping[str, object] | None = None) -> list[Context]:
+        rows = await self.database.read(lambda connection: connection.execute(statement, asked).mappings().all())
         return [_context(row) for row in rows]
 
 
@@ -357,6 +397,11 @@ def _in_scope(scope: Scope) -> ColumnElement[bool]:
     if scope.agent_id is not None:
         conditions.append(table.c.agent_id == scope.agent_id)
     return and_(*conditions)
+
+
+def _whose(owner: Owner) -> dict[str, Any]:
+    """An owner, for the statements above."""
+    return {"of_user": owner.user_id, "of_device": owner.device_id, "of_agent": owner.agent_id}
 
 
 def _ids_of(owner: Owner) -> dict[str, str]:
