@@ -20,6 +20,7 @@ from rota import Rota
 from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, install_agents
 from rota.agents.runners.base import OnProgress, RunnerResult, RunRequest
 from rota.core.task import NewTask, RunRecord, RunStatus
+from rota.mcp.runs import serve_runs
 from rota.stores.base import RunQuery
 from rota.triggers import Once, encode_trigger
 
@@ -66,6 +67,7 @@ async def _measure(folder: Path, count: int, *, quick: bool) -> tuple[list[RunRe
         uid_base=None,
     )
     made = install_agents(app, settings)
+    serve_runs(app)  # as `rota up` and `rota worker` do
     if quick:
         _answer_at_once(made)
     async with app:
