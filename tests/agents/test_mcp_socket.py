@@ -365,7 +365,7 @@ async def test_it_can_be_switched_off(sqlite_url: str, tmp_path: Path) -> None:
                 assert ("ROTA_MCP_SOCKET" in request.seat.environment) is is_on
 
 
-def test_the_program_beside_it_says_when_there_is_nothing_to_reach(tmp_path: Path) -> None:
+def test_the_program_says_when_there_is_nothing_to_reach(tmp_path: Path) -> None:
     asked = [sys.executable, bridge.__file__, str(tmp_path / "none.sock")]
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert told.returncode == 1

@@ -1,7 +1,7 @@
 """From standard input and output to the socket of a run: what an agent starts as its MCP server.
 
-It is put beside the socket and started by its path inside the sandbox, where there is no Rota: nothing but the standard
-library, and nothing that a Python of some years ago would not know.
+Its source is handed over in the configuration and runs inside the sandbox, where there is no Rota: nothing but the
+standard library, and nothing that a Python of some years ago would not know.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A socket is a file, so a sandbox without network shows it like one. There is no token that could be carried away: the
 socket is there as long as the run is, only the run's own user may open it, and nothing that is said through it can
-change whose it is. It speaks MCP as over standard input and output, a line for each message. Beside it lie a program
-that an agent starts as its MCP server (`bridge.py`) and a configuration that names it.
+change whose it is. It speaks MCP as over standard input and output, a line for each message. Beside it lies a
+configuration in the form that command-line agents read, with a program in it that they start as their MCP server
+(`bridge.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -40,7 +41,8 @@ LONGEST_LINE: Final = 1_048_576
 _SURELY_OPEN: Final = 60.0
 """Seconds after which a socket that nobody answers is not one that somebody is just opening."""
 _PREFIX: Final = "rota-run-"
-_BRIDGE: Final = Path(__file__).with_name("bridge.py")
+_BRIDGE: Final = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
+"""Handed over as it is: where an agent runs, none of Rota's files may be in sight."""
 
 _log = get_logger("rota.mcp")
 
@@ -71,17 +73,24 @@ class RunSockets:
         seat = request.seat
         principal = agent_principal(request.input.group_folder, seat.run_id)
         conversations = _Conversations(Desk(self._agents, principal, self._database))
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(conversations.end)
-            try:
-                folder = await stack.enter_async_context(_furnished(self._below, seat.uid))
-                await stack.enter_async_context(_listening(conversations, _socket_in(folder), seat.uid))
-            except OSError as error:
-                # Its work does not depend on it, as far as anybody knows.
-                _log.warning("a run has no MCP server", run=seat.run_id, error=str(error))
-            else:
-                request = replace(request, seat=_with_socket(seat, folder))
+        try:
+            # Not on a thread, which takes longer than this does, and whose result is lost to whoever is cancelled.
+            folder, line = _furnished(self._below, seat.uid)
+        except OSError as error:
+            # Its work does not depend on it, as far as anybody knows.
+            _log.warning("a run has no MCP server", run=seat.run_id, error=str(error))
             yield request
+            return
+        try:
+            server = await asyncio.start_unix_server(conversations.hold, sock=line, limit=LONGEST_LINE)
+            try:
+                yield replace(request, seat=_with_socket(seat, folder))
+            finally:
+                server.close()
+                await conversations.end()
+        finally:
+            line.close()
+            _remove(folder)
 
     async def _sweep_once(self) -> None:
         if not self._is_swept:
@@ -141,36 +150,31 @@ class _Conversations:
 # --- what lies where ---
 
 
-@asynccontextmanager
-async def _furnished(below: Path, uid: int | None) -> AsyncGenerator[Path]:
-    """A folder that the run's own user can look into and only we can write to, for as long as it is needed."""
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=_PREFIX, dir=below))
+def _furnished(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
+    """A folder that the run's own user can look into and only we can write to, with the socket in it."""
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
+    line = socket.socket(socket.AF_UNIX)
     try:
-        await asyncio.to_thread(_furnish, folder, uid)
-        yield folder
-    finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        server = {"command": "python3", "args": ["-I", "-S", "-c", _BRIDGE, _socket_in(folder)]}
+        config = folder / "mcp.json"
+        config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
+        config.chmod(0o644)
+        line.bind(_socket_in(folder))
+        _hand_over(Path(_socket_in(folder)), uid, 0o660)
+        _hand_over(folder, uid, 0o750)
+    except BaseException:
+        line.close()
+        _remove(folder)
+        raise
+    return folder, line
 
 
-def _furnish(folder: Path, uid: int | None) -> None:
-    bridge = folder / _BRIDGE.name
-    shutil.copyfile(_BRIDGE, bridge)
-    server = {"command": "python3", "args": [str(bridge), _socket_in(folder)]}
-    config = folder / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
-    for path in (bridge, config):
-        path.chmod(0o644)
-    _hand_over(folder, uid, 0o750)
-
-
-@asynccontextmanager
-async def _listening(conversations: _Conversations, path: str, uid: int | None) -> AsyncGenerator[None]:
-    server = await asyncio.start_unix_server(conversations.hold, path, limit=LONGEST_LINE, backlog=MOST_CONVERSATIONS)
-    try:
-        _hand_over(Path(path), uid, 0o660)
-        yield
-    finally:
-        server.close()
+def _remove(folder: Path) -> None:
+    """Take the folder away. Only we can write to it: what lies in it is known."""
+    for name in ("mcp.json", "mcp.sock"):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # whatever else is in it goes with the next start's sweep
+        folder.rmdir()
 
 
 def _hand_over(path: Path, uid: int | None, mode: int) -> None:
