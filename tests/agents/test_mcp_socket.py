@@ -27,7 +27,6 @@ from rota.access import AuditLog
 from rota.access.audit import AuditQuery
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
 from rota.agents.runners import AgentInput, RunRequest, Seat
-from rota.cli.duties import duties_of
 from rota.mcp import bridge
 from rota.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets, serve_runs
 from rota.testing import until
@@ -360,7 +359,7 @@ async def test_it_can_be_switched_off(sqlite_url: str, tmp_path: Path) -> None:
         app = Rota({"store": sqlite_url, "agents": {"mcp_socket": is_on, "groups_dir": str(tmp_path / "groups")}})
         agents = install_agents(app)
         async with app:
-            await duties_of(app)
+            serve_runs(app)
             async with agents.handler.way_in(request_of(tmp_path)) as request:
                 assert ("ROTA_MCP_SOCKET" in request.seat.environment) is is_on
 

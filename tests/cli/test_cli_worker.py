@@ -32,9 +32,24 @@ async def secretive(user_id: str) -> None:
 """
 
 
+AGENTS = """
+from pathlib import Path
+from rota import Rota
+from rota.agents import AgentSettings, install_agents
+
+app = Rota()
+said = '''printf '{"status": "success", "result": "%s"}' "$ROTA_MCP_SOCKET" '''
+install_agents(
+    app,
+    AgentSettings(groups_dir=Path("groups"), isolation="process", uid_base=None, command=("/bin/sh", "-c", said)),
+)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _project(tmp_path: Path) -> None:
     (tmp_path / "project.py").write_text(PROJECT)
+    (tmp_path / "assistant.py").write_text(AGENTS)
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "needy.py").write_text("import no_such_library")
 
@@ -58,6 +73,21 @@ def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.
     assert "3 tasks at once" in err
     assert "Stopped." in err
     assert rota("run", "ls", "--json").json["items"][0]["result"] == "hello ada"
+
+
+@pytest.mark.parametrize("command", [("worker",), ("up", "--port", "0")], ids=["worker", "up"])
+def test_agents_find_their_socket(rota: CallRota, command: tuple[str, ...]) -> None:
+    rota("agent", "group", "add", "main", "--main")
+    made = rota("agent", "add", "main", "Where is it?", "--cron", "0 9 1 1 *", "--json").json
+    with serving(*command, "--app", "assistant:app") as process:
+        until_blocking(lambda: alive(rota), "the worker is listed")
+        rota("agent", "run", made["id"])
+        until_blocking(lambda: bool(rota("agent", "log", made["id"], "--json").json["items"]), "the agent has run")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+    (run,) = rota("agent", "log", made["id"], "--json").json["items"]
+    assert run["result"].endswith("/mcp.sock"), run
 
 
 def test_the_log_of_a_failure_keeps_secrets(rota: CallRota) -> None:

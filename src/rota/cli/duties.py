@@ -23,14 +23,11 @@ _log = get_logger("rota.duties")
 
 async def duties_of(app: Rota) -> list[Duty]:
     """What runs beside the worker of a connected app: the agents' keeper, and the alerts, which one of all instances
-    looks at, at a time. Its agents get their way to the MCP server here too."""
+    looks at, at a time."""
     from rota.agents import agents_of
     from rota.agents.keeper import Keeper
     from rota.alerts import AlertDuty
-    from rota.mcp.runs import serve_runs
 
-    if app.config.agents_mcp_socket:
-        serve_runs(app)
     keeper = Keeper(agents_of(app)).run
     if not app.config.alerts_enabled:
         return [keeper]

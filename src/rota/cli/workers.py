@@ -24,6 +24,7 @@ async def worker(
 ) -> None:
     """Run the tasks of an app until Ctrl-C; what is not finished then is released and runs elsewhere."""
     from rota.cli.logs import log_to_stderr
+    from rota.mcp.runs import serve_runs
     from rota.telemetry.tracing import trace_if_configured
 
     if app is None:
@@ -34,6 +35,7 @@ async def worker(
     rota = load_app(cli.options, app, concurrency)
     check_may_work(rota.config)
     trace_if_configured(rota)
+    serve_runs(rota)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(rota.config)
     at_once = f"{rota.config.max_concurrent} tasks at once"

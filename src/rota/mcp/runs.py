@@ -41,6 +41,8 @@ LONGEST_LINE: Final = 1_048_576
 _SURELY_OPEN: Final = 60.0
 """Seconds after which a socket that nobody answers is not one that somebody is just opening."""
 _PREFIX: Final = "rota-run-"
+_SOCKET: Final = "mcp.sock"
+_CONFIG: Final = "mcp.json"
 _BRIDGE: Final = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
 """Handed over as it is: where an agent runs, none of Rota's files may be in sight."""
 
@@ -48,11 +50,10 @@ _log = get_logger("rota.mcp")
 
 
 def serve_runs(app: App) -> None:
-    """Let the runs of an app's agents reach the MCP server from now on, if its extra is installed."""
-    if importlib.util.find_spec("mcp") is None:
-        return
-    agents = agents_of(app)
-    agents.let_in(RunSockets(agents, app.database).opened)
+    """Let the runs of an app's agents reach the MCP server from now on, unless it is switched off or not installed."""
+    if app.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
+        agents = agents_of(app)
+        agents.let_in(RunSockets(agents, app.database).opened)
 
 
 class RunSockets:
@@ -156,7 +157,7 @@ def _furnished(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
     line = socket.socket(socket.AF_UNIX)
     try:
         server = {"command": "python3", "args": ["-I", "-S", "-c", _BRIDGE, _socket_in(folder)]}
-        config = folder / "mcp.json"
+        config = folder / _CONFIG
         config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
         config.chmod(0o644)
         line.bind(_socket_in(folder))
@@ -171,7 +172,7 @@ def _furnished(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
 
 def _remove(folder: Path) -> None:
     """Take the folder away. Only we can write to it: what lies in it is known."""
-    for name in ("mcp.json", "mcp.sock"):
+    for name in (_CONFIG, _SOCKET):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # whatever else is in it goes with the next start's sweep
         folder.rmdir()
@@ -185,11 +186,11 @@ def _hand_over(path: Path, uid: int | None, mode: int) -> None:
 
 
 def _socket_in(folder: Path) -> str:
-    return str(folder / "mcp.sock")
+    return str(folder / _SOCKET)
 
 
 def _with_socket(seat: Seat, folder: Path) -> Seat:
-    ways = {MCP_SOCKET: _socket_in(folder), MCP_CONFIG: str(folder / "mcp.json")}
+    ways = {MCP_SOCKET: _socket_in(folder), MCP_CONFIG: str(folder / _CONFIG)}
     return replace(seat, environment={**seat.environment, **ways}, read_only=(*seat.read_only, folder))
 
 
