@@ -90,17 +90,17 @@ async def test_the_sweeper_beats_reaps_and_passes_on_what_is_next(still_stage: S
         pulse=Pulse(still_clock),
         chance=half,
     )
-    await sweeper.run_once()
+    sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=3_000))
     for _ in range(2):
         still_clock.advance("1s")
-        assert (await sweeper.run_once()).reaped == 0
+        assert sweeper.run_once().reaped == 0
     still_clock.advance("1s")
-    report = await sweeper.run_once()
+    report = sweeper.run_once()
     assert report.reaped == 1
     assert news[-1].next_due_at == still_clock.now()
     assert [one.beat.instance for one in await still_stage.store.instances()] == ["here"]
-    assert sweeper.pause_after(report) == 1.0
+    assert sweeper.pause(failures=0) == 1.0
 
 
 async def test_after_an_outage_leases_are_extended_instead(still_stage: Stage, still_clock: FakeClock) -> None:
@@ -110,10 +110,10 @@ async def test_after_an_outage_leases_are_extended_instead(still_stage: Stage, s
     sweeper = Sweeper(
         still_stage.store, lambda: beat, lambda tick: None, sweep_ms=1_000, pulse=Pulse(still_clock), chance=half
     )
-    await sweeper.run_once()
+    sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000))
     still_clock.advance("1h")
-    report = await sweeper.run_once()
+    report = sweeper.run_once()
     assert (report.reaped, report.extended) == (0, 1)
 
 

@@ -94,11 +94,11 @@ async def test_whoever_reaps_records_the_loss(still_stage: Stage, still_clock: F
     await still_stage.schedule("a")
     worker = still_stage.worker()
     sweep = worker._sweeper.run_once  # pyright: ignore[reportPrivateUsage]
-    await sweep()
+    sweep()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="dead", claim_id="c", lease_ms=3_000))
     for _ in range(4):
         still_clock.advance("1s")
-        await sweep()
+        sweep()
     await worker.run_until_idle()
     seen = await history(still_stage)
     assert (seen.success, dict(seen.reasons)) == (1, {"lost": 1})

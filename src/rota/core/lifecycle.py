@@ -309,6 +309,8 @@ def _take(entry: Entry, task: Task, lease: Lease, now: Instant, runs: tuple[RunR
         claim_id=lease.claim_id,
         claimed_at=now,
         claimed_version=task.version,
+        renewed=False,
+        extended=False,
         fire_at=task.fire_at if task.is_recurring else task.scheduled_at,
         attempt=task.attempt + 1,
         dirty=False,
@@ -341,7 +343,8 @@ def renew(entry: Entry, renewal: Renewal, until: Instant) -> Step:
         return Step(Answer.STALE, task, entry.past)
     progress = task.progress if renewal.progress is None else renewal.progress
     # A lease taken by hand is as long as the type's timeout: renewing must never shorten it.
-    held = replace(task, lease_until=max(until, task.lease_until or 0), progress=progress)
+    until = max(until, task.lease_until or 0)
+    held = replace(task, lease_until=until, renewed=True, extended=False, progress=progress)
     return Step(Answer.CANCEL if task.want is Want.CANCEL else Answer.OK, held, entry.past)
 
 
@@ -370,11 +373,17 @@ def _lost_or_late(task: Task | None, settlement: Settlement) -> Answer:
     return Answer.ALREADY if task.last_outcome is settlement.event else Answer.STALE
 
 
-def reap(entry: Entry, task_type: TaskType, now: Instant) -> Step:
-    """running -> wherever leaving leads, once the lease has run out by the store's clock; counts as a crash."""
+def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = False) -> Step:
+    """running -> wherever leaving leads, once the lease has run out by the store's clock; counts as a crash.
+
+    `is_alive` says that the instance which claimed it still gives signs of life. If it has never renewed the lease
+    either, the claim's answer was stuck on its way and the run never began: it is released, and nobody is to blame.
+    """
     task = entry.task
     if task is None or goes_to(Event.REAP, task) is None or task.lease_until is None or task.lease_until > now:
         return _refuse(entry)
+    if is_alive and not task.renewed:
+        return _leave(entry, task, _never_begun(task), task_type, now)
     lost = Settlement(
         task_type=task.task_type,
         key=task.key,
@@ -385,6 +394,11 @@ def reap(entry: Entry, task_type: TaskType, now: Instant) -> Step:
         error=f"The instance {task.instance} stopped renewing its lease.",
     )
     return _leave(entry, task, lost, task_type, now)
+
+
+def _never_begun(task: Task) -> Settlement:
+    error = f"The instance {task.instance} claimed it and did not begin in time."
+    return Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, error=error)
 
 
 # --- leaving `running` ----------------------------------------------------------------------------------------------
@@ -436,6 +450,8 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
         lease_until=None,
         instance=None,
         claim_id=None,
+        renewed=False,
+        extended=False,
         last_token=task.token,
         last_outcome=event,
         errors=task.errors + (event in (Event.RETRY, Event.FAIL)),
@@ -453,17 +469,22 @@ def _retry_at(counted: Task, settled: Settlement, task_type: TaskType, now: Inst
     """When the same work is tried again, or None if it is not."""
     match settled.event:
         case Event.RELEASE:
-            return now
+            return _its_place(counted, now)
         case Event.SNOOZE:
             return now + (settled.after_ms or 0)
         case Event.REAP if counted.crashes < MAX_CRASHES:
-            return now
+            return _its_place(counted, now)
         case Event.RETRY if counted.errors <= task_type.max_retries:
             if settled.after_ms is not None:
                 return now + settled.after_ms
             return now + back_off(task_type.retry, counted.errors, settled.chance)
         case _:
             return None
+
+
+def _its_place(task: Task, now: Instant) -> Instant:
+    """Whoever is interrupted keeps its place in the line: it is as due as it was. (A clock may have stepped back.)"""
+    return min(task.scheduled_at, now)
 
 
 def _wait_again(counted: Task, retry_at: Instant, now: Instant) -> Task:

@@ -17,7 +17,7 @@ from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.health import Pulse
 
-__all__ = ["Duty", "back_off_seconds"]
+__all__ = ["Duty", "back_off_seconds", "note_failure"]
 
 Report = TypeVar("Report")
 
@@ -75,7 +75,7 @@ class Duty(ABC, Generic[Report]):
                 report = await self.run_once()
             except Exception as error:
                 failures += 1
-                self._failed(error, failures)
+                note_failure(self._pulse, self.name, error, failures)
                 # A wake-up does not shorten this pause: whoever pokes does not know that the store is away.
                 await _first(self._stopped, back_off_seconds(failures, self._chance()))
                 continue
@@ -83,13 +83,15 @@ class Duty(ABC, Generic[Report]):
             self._pulse.good(self.name)
             await _first(self._woken, self.pause_after(report))
 
-    def _failed(self, error: Exception, failures: int) -> None:
-        self._pulse.bad(self.name, error)
-        if not isinstance(error, StoreUnavailable):
-            log.error("duty failed", duty=self.name, failures=failures, exc_info=error)
-        elif failures & (failures - 1) == 0:
-            # An outage of hours is worth a line now and then, not two a second.
-            log.warning("store unavailable", duty=self.name, failures=failures, error=str(error))
+
+def note_failure(pulse: Pulse, duty: str, error: Exception, failures: int) -> None:
+    """A pass has failed, so many in a row by now: the health turns red, and the log says why."""
+    pulse.bad(duty, error)
+    if not isinstance(error, StoreUnavailable):
+        log.error("duty failed", duty=duty, failures=failures, exc_info=error)
+    elif failures & (failures - 1) == 0:
+        # An outage of hours is worth a line now and then, not two a second.
+        log.warning("store unavailable", duty=duty, failures=failures, error=str(error))
 
 
 async def _first(event: asyncio.Event, seconds: float) -> None:

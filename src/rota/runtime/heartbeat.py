@@ -10,21 +10,18 @@ may own the task.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
-from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.executor import Executor
 from rota.runtime.health import Pulse
 from rota.runtime.running import Running
 from rota.runtime.stall import StallWatch
+from rota.runtime.thread_duty import ThreadDuty, call_on
 from rota.runtime.verdict import Cause
 from rota.stores.base import Store
 
@@ -49,7 +46,7 @@ class HeartbeatReport:
     fenced: int = 0
 
 
-class Heartbeat:
+class Heartbeat(ThreadDuty[HeartbeatReport]):
     """Renews what the executor runs."""
 
     name = "heartbeat"
@@ -64,82 +61,41 @@ class Heartbeat:
         pulse: Pulse,
         call_timeout: float = 5.0,
     ) -> None:
+        super().__init__(pulse)
         self._store = store
         self._executor = executor
         self._lease_ms = lease_ms
         self._clock = clock
-        self._pulse = pulse
         self._call_timeout = call_timeout
         lease = lease_ms / 1_000
         self._period = min(lease / 4, LONGEST_PERIOD)
         self._safe_for = lease - min(_FENCE_MARGIN, lease / 4)
-        self._poked = threading.Event()
-        self._stopping = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended: asyncio.Event | None = None
         self._stall = StallWatch(executor)
 
-    # --- coming and going ---
-
-    def start(self) -> None:
-        """Beat from now on, beside the event loop that runs now. Starting twice is harmless."""
-        if self._loop is not None:
-            return
-        self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
-        self._stopping = False
-        threading.Thread(target=self._beat, name="rota-heartbeat", daemon=True).start()
-
-    async def stop(self) -> None:
-        """No more beats. Waits for the one under way, which is bounded by the store's deadline."""
-        if self._ended is None:
-            return
-        self._stopping = True
-        self._poked.set()
-        await self._ended.wait()
-        self._loop = self._ended = None
-
-    def poke(self) -> None:
-        """Renew now: somebody has asked for something that the next answer carries. Any thread."""
-        self._poked.set()
-
-    def _beat(self) -> None:
-        loop, ended = self._loop, self._ended
-        assert loop is not None
-        assert ended is not None
-        while not self._stopping:
-            self._poked.wait(self._pause())
-            self._poked.clear()
-            if not self._stopping:
-                self._beat_safely(loop)
-        _call(loop, ended.set)
-
-    def _pause(self) -> float:
-        """Until the next renewal, or until the first run must be fenced if that is sooner."""
+    def pause(self, failures: int) -> float:
+        """Until the next renewal, or until the first run must be fenced if that is sooner; failures change nothing."""
         at = self._clock.monotonic()
-        held = [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+        held = self._held(at)
         if not held:
             return self._period
         fence = min(running.held_since for running in held) + self._safe_for
         return min(self._period, max(fence - at, 0.0) + _SHORTEST_PAUSE)
 
-    def _beat_safely(self, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            self.run_once()
-            self._stall.look(loop, self._clock.monotonic())
-        except Exception as error:
-            self._pulse.bad(self.name, error)
-            if not isinstance(error, StoreUnavailable):
-                log.error("heartbeat failed", exc_info=error)
-        else:
-            self._pulse.good(self.name)
+    def _held(self, at: float) -> list[Running]:
+        return [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+
+    def _pass_safely(self, failures: int) -> bool:
+        is_good = super()._pass_safely(failures)
+        if is_good and self._loop is not None:
+            self._stall.look(self._loop, self._clock.monotonic())
+        return is_good
 
     # --- one beat ---
 
     def run_once(self, now: Instant | None = None) -> HeartbeatReport:
         """Fence what can no longer be trusted, renew the rest."""
         at = self._clock.monotonic()
-        held = [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+        held = self._held(at)
         unsafe = [running for running in held if at - running.held_since > self._safe_for]
         fenced = sum(self._tell(running, Cause.FENCED) for running in unsafe)
         kept = [running for running in held if at - running.held_since <= self._safe_for]
@@ -187,11 +143,5 @@ class Heartbeat:
             reason=cause.value,
         )
         if self._loop is not None:
-            _call(self._loop, self._executor.interrupt, running)
+            call_on(self._loop, self._executor.interrupt, running)
         return True
-
-
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
-    """Have the loop call it; a loop that was closed meanwhile needs no calls any more."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, *arguments)

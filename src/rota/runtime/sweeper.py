@@ -1,4 +1,8 @@
-"""Signs of life, and taking back what the dead have left: one `tick` a second."""
+"""Signs of life, and taking back what the dead have left: one `tick` a second.
+
+From a thread of its own: a handler that blocks the event loop must not keep the dead from being found, nor make its own
+instance look dead.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from dataclasses import dataclass
 
 from rota.clock import Instant, Millis
 from rota.logs import get_logger
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import back_off_seconds
 from rota.runtime.health import Pulse
+from rota.runtime.thread_duty import ThreadDuty
 from rota.stores.base import Beat, Store, Tick
 
 __all__ = ["SweepReport", "Sweeper"]
@@ -27,8 +31,8 @@ class SweepReport:
     now: Instant
 
 
-class Sweeper(Duty[SweepReport]):
-    """Ticks, and passes on what the tick has found."""
+class Sweeper(ThreadDuty[SweepReport]):
+    """Ticks, and tells the event loop what the tick has found."""
 
     name = "sweeper"
 
@@ -43,15 +47,16 @@ class Sweeper(Duty[SweepReport]):
         chance: Callable[[], float],
         call_timeout: float = 5.0,
     ) -> None:
-        super().__init__(pulse, chance)
+        super().__init__(pulse)
+        self._chance = chance
         self._store = store
         self._beat = beat
         self._on_tick = on_tick
         self._period = sweep_ms / 1_000
         self._call_timeout = call_timeout
 
-    async def run_once(self, now: Instant | None = None) -> SweepReport:
-        tick = await within(self._call_timeout, "tick", self._store.tick(self._beat(), now=now))
+    def run_once(self, now: Instant | None = None) -> SweepReport:
+        tick = self._store.tick_blocking(self._beat(), now=now, timeout=self._call_timeout)
         for task in tick.reaped:
             log.warning(
                 "reap",
@@ -63,8 +68,8 @@ class Sweeper(Duty[SweepReport]):
             )
         if tick.extended:
             log.warning("leases extended", leases=tick.extended, reason="nobody had swept for a while")
-        self._on_tick(tick)
+        self._on_loop(self._on_tick, tick)
         return SweepReport(len(tick.reaped), tick.extended, tick.next_due_at, tick.now)
 
-    def pause_after(self, report: SweepReport) -> float:
-        return self._period
+    def pause(self, failures: int) -> float:
+        return back_off_seconds(failures, self._chance()) if failures else self._period

@@ -200,10 +200,10 @@ class Worker:
     async def _work(self) -> None:
         self._expect_loops()
         self._heartbeat.start()
+        self._sweeper.start()
         log.info("worker started", instance=self.instance, types=self._dispatcher.names)
         async with asyncio.TaskGroup() as group:
             claiming = group.create_task(self._dispatcher.run(), name="rota-dispatcher")
-            sweeping = group.create_task(self._sweeper.run(), name="rota-sweeper")
             others = [group.create_task(self._listener.run(), name="rota-listener")]
             others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
             others.append(group.create_task(self._recorder.run(), name="rota-recorder"))
@@ -215,20 +215,17 @@ class Worker:
                 await self._stop_asked.wait()
             except asyncio.CancelledError:
                 self._hurry(0)
-                await self._wind_down(claiming, sweeping, others)
+                await self._wind_down(claiming, others)
                 raise
-            await self._wind_down(claiming, sweeping, others)
+            await self._wind_down(claiming, others)
 
-    async def _wind_down(
-        self, claiming: asyncio.Task[None], sweeping: asyncio.Task[None], others: list[asyncio.Task[None]]
-    ) -> None:
+    async def _wind_down(self, claiming: asyncio.Task[None], others: list[asyncio.Task[None]]) -> None:
         """No new claims, then wait. Leases are renewed and the sweeper beats until the last run is settled."""
         self._dispatcher.stop()
         await asyncio.wait([claiming])
         await self._executor.drain()
         # A store carries out what is under way, cancelled or not: a beat after the goodbye would list us again.
-        self._sweeper.stop()
-        await asyncio.wait([sweeping])
+        await self._sweeper.stop()
         for other in others:
             other.cancel()
 
@@ -243,6 +240,7 @@ class Worker:
         assert self._done is not None
         try:
             await self._heartbeat.stop()
+            await self._sweeper.stop()
             await self._farewell()
         finally:
             for deadline in self._deadlines:
@@ -260,7 +258,7 @@ class Worker:
             log.warning("goodbye not heard", instance=self.instance, error=str(error))
 
     async def _drain_due(self) -> None:
-        await self._sweeper.run_once()
+        await self._sweeper.pass_once()
         while True:
             self._wake_idler.clear()
             report = await self._dispatcher.run_once()
@@ -272,7 +270,7 @@ class Worker:
     async def _catch_up(self) -> bool:
         """Whether the pump or the sweeper found more to do."""
         handed = await self._pump.run_once() if self._pump.is_needed else 0
-        swept = await self._sweeper.run_once()
+        swept = await self._sweeper.pass_once()
         return bool(handed or swept.reaped)
 
     def _on_settled(self, task: Task, event: Event, landed: bool) -> None:

@@ -11,8 +11,9 @@ What holds for every verb:
   there is nothing.
 - Every write-back (`renew`, `settle`) carries a token and changes nothing if the token is not the current one.
 
-`renew` blocks and may be called from any thread: the heartbeat runs beside the event loop, so that a handler that
-blocks the loop keeps its lease. Everything else is awaited on the loop that opened the store.
+`renew` and `tick_blocking` block and may be called from any thread: heartbeat and sweeper run beside the event loop, so
+that a handler that blocks the loop keeps its lease, and the dead are found all the same. Everything else is awaited on
+the loop that opened the store.
 """
 
 from __future__ import annotations
@@ -452,8 +453,14 @@ class Store(ABC):
         """Sign of life, sweep and next due time in one call.
 
         running -> wherever leaving leads, for every lease that has run out by the store's clock. If nobody ticked for
-        more than half a lease (an outage, a suspended host), every lease is extended once and nothing is reaped.
+        more than half a lease (an outage, a suspended host), a lease is extended instead, once: whoever has not renewed
+        it by then is dead. A clock that stepped back takes the leases with it. A lapsed lease that was never renewed,
+        of an instance that is alive, is released: its run never began.
         """
+
+    @abstractmethod
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = 5.0) -> Tick:
+        """The same from any thread: sweeping goes on beside an event loop that is blocked."""
 
     @abstractmethod
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:

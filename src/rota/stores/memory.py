@@ -180,10 +180,14 @@ class MemoryTransaction:
         return [task for task in self.tasks.values() if task.status is TaskStatus.RUNNING]
 
     def extend_leases(self, until: Instant) -> int:
-        short = [task for task in self._running() if (task.lease_until or 0) < until]
+        short = [task for task in self._running() if (task.lease_until or 0) < until and not task.extended]
         for task in short:
-            self.tasks[task.identity] = replace(task, lease_until=until)
+            self.tasks[task.identity] = replace(task, lease_until=until, extended=True)
         return len(short)
+
+    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
+        for task in self._running():
+            self.tasks[task.identity] = replace(task, lease_until=max((task.lease_until or 0) - by_ms, until))
 
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
         mine = [task for task in self._running() if task.instance == instance and task.claim_id == claim_id]
@@ -375,7 +379,7 @@ class MemoryTransaction:
     def beat(self, beat: Beat, now: Instant) -> None:
         self._instances[beat.instance] = Instance(beat=beat, seen_at=now)
 
-    def swept_at(self) -> Instant | None:
+    def swept_at(self, now: Instant) -> Instant | None:
         return self._swept_at
 
     def set_swept_at(self, now: Instant) -> None:

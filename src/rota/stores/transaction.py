@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from rota.clock import Instant
+from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
 from rota.core.history import Slice, Span
 from rota.core.task import Entry, Identity, RunRecord
@@ -79,7 +79,11 @@ class Transaction(Protocol):
     def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]: ...
 
     def extend_leases(self, until: Instant) -> int:
-        """Let no lease end before `until`; how many were extended."""
+        """Let no lease end before `until` that was renewed since it was last extended; how many were extended."""
+        ...
+
+    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
+        """Let every lease end so much earlier, but none before `until`."""
         ...
 
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]: ...
@@ -215,7 +219,9 @@ class Transaction(Protocol):
 
     def beat(self, beat: Beat, now: Instant) -> None: ...
 
-    def swept_at(self) -> Instant | None: ...
+    def swept_at(self, now: Instant) -> Instant | None:
+        """When somebody last swept; in the future of `now` if the clock has stepped back since."""
+        ...
 
     def set_swept_at(self, now: Instant) -> None: ...
 

@@ -37,7 +37,7 @@ from rota.stores.batching import Batcher
 from rota.stores.transaction import Transaction
 from rota.stores.work import Work
 
-__all__ = ["CALL_TIMEOUT", "TransactionalStore"]
+__all__ = ["CALL_TIMEOUT", "TransactionalStore", "unit_of_work"]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -53,6 +53,21 @@ _IDENTITIES, _RUNS = "known", "runs"
 
 SOON_MS: Millis = 2_000
 """Only what is due this soon wakes others: anything later is seen by their next tick in time."""
+
+
+def unit_of_work(verb: Callable[[Work], T], now: Instant | None) -> Callable[[Transaction], tuple[T, bool]]:
+    """The verb as one step: its answer, and whether it made something due soon; the other instances are told."""
+
+    def run(transaction: Transaction) -> tuple[T, bool]:
+        work = Work(transaction, now)
+        answer = verb(work)
+        work.finish()
+        is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
+        if is_soon:
+            transaction.poke()
+        return answer, is_soon
+
+    return run
 
 
 class TransactionalStore(Store):
@@ -102,17 +117,7 @@ class TransactionalStore(Store):
 
     async def _work(self, verb: Callable[[Work], T], now: Instant | None = None) -> T:
         """One unit of work in one transaction; whoever waits is woken if it made something due soon."""
-
-        def run(transaction: Transaction) -> tuple[T, bool]:
-            work = Work(transaction, now)
-            answer = verb(work)
-            work.finish()
-            is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
-            if is_soon:
-                transaction.poke()
-            return answer, is_soon
-
-        answer, is_soon = await self._transact(run)
+        answer, is_soon = await self._transact(unit_of_work(verb, now))
         if is_soon:
             self._poked.set()
         return answer
@@ -230,6 +235,10 @@ class TransactionalStore(Store):
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._work(lambda work: verbs.tick(work, beat), now)
+
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT) -> Tick:
+        # Whoever waits here is not woken: the answer says what is due.
+        return self._transact_blocking(unit_of_work(lambda work: verbs.tick(work, beat), now), timeout)[0]
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         return await self._work(lambda work: verbs.prune(work, run_ttl_ms, limit), now)

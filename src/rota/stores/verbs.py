@@ -61,6 +61,7 @@ __all__ = [
     "prune",
     "pump",
     "put_types",
+    "reap",
     "record",
     "renew",
     "reset_breaker",
@@ -416,16 +417,11 @@ def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
 
 def tick(work: Work, beat: Beat) -> Tick:
     transaction = work.transaction
+    swept_at = transaction.swept_at(work.now)
     transaction.beat(beat, work.now)
-    swept_at = transaction.swept_at()
     transaction.set_swept_at(work.now)
-    reaped: list[Task] = []
-    extended = 0
-    if _nobody_swept(swept_at, beat.lease_ms, work.now):
-        # An outage, a suspended host or a clock that stepped: nobody could renew, so nobody is to blame.
-        extended = transaction.extend_leases(work.now + beat.lease_ms)
-    else:
-        reaped = _reap(work)
+    extended = _put_leases_right(work, swept_at, beat.lease_ms)
+    reaped = _reap(work)
     work.finish()
     idle = transaction.idle_serials(REAP_PAGE)
     if idle:
@@ -433,18 +429,49 @@ def tick(work: Work, beat: Beat) -> Tick:
     return Tick(reaped, extended, _next_due(work, beat.types), work.now)
 
 
-def _nobody_swept(swept_at: Instant | None, lease_ms: Millis, now: Instant) -> bool:
-    return swept_at is None or abs(now - swept_at) > lease_ms // 2
+def _put_leases_right(work: Work, swept_at: Instant | None, lease_ms: Millis) -> int:
+    """After a time in which nobody could renew; how many leases were extended for it."""
+    until, patience_ms = work.now + lease_ms, lease_ms // 2
+    if swept_at is None or work.now - swept_at > patience_ms:
+        # An outage, or a suspended host: nobody is to blame. Once: whoever does not renew then is dead.
+        return work.transaction.extend_leases(until)
+    if swept_at - work.now > patience_ms:
+        # The clock stepped back: leases that were good for seconds would be good for as long as it stepped.
+        work.transaction.set_back_leases(swept_at - work.now, until)
+    return 0
 
 
 def _reap(work: Work) -> list[Task]:
+    expired = work.adopt(work.transaction.expired_leases(work.now, REAP_PAGE))
+    return reap(work, [task.identity for task in expired])
+
+
+def reap(work: Work, identities: Sequence[Identity]) -> list[Task]:
+    """Take back those whose lease has run out, among tasks that are loaded."""
+    alive = _alive(work, identities)
     reaped: list[Task] = []
-    for task in work.adopt(work.transaction.expired_leases(work.now, REAP_PAGE)):
-        step = lifecycle.reap(work.entry(task.identity), work.type_of(task.task_type), work.now)
-        work.apply(step, task.identity)
+    for identity in identities:
+        task = work.entry(identity).task
+        if task is None:
+            continue
+        is_alive = task.instance in alive
+        step = lifecycle.reap(work.entry(identity), work.type_of(task.task_type), work.now, is_alive=is_alive)
+        work.apply(step, identity)
         if step.answer is Answer.OK and step.task is not None:
             reaped.append(step.task)
     return reaped
+
+
+def _alive(work: Work, identities: Sequence[Identity]) -> frozenset[str | None]:
+    """The instances that gave a sign of life lately; asked only where it makes a difference."""
+    tasks = [work.entry(identity).task for identity in identities]
+    if all(task is None or task.renewed for task in tasks):
+        return frozenset()
+    return frozenset(
+        instance.beat.instance
+        for instance in work.transaction.instances()
+        if work.now - instance.seen_at < instance.beat.lease_ms * 3 // 4
+    )
 
 
 def _next_due(work: Work, names: Sequence[str]) -> Instant | None:

@@ -152,6 +152,15 @@ class FaultyStore(Store):
             raise StoreUnavailable(f"The reply was lost on purpose (FaultyStore, {verb}). End the fault to go on.")
         return answer
 
+    def _do_blocking(self, verb: str, call: Callable[[], T]) -> T:
+        seconds, torn = self._strikes(verb)
+        if seconds:
+            time.sleep(seconds)
+        answer = call()
+        if torn:
+            raise StoreUnavailable(f"The reply was lost on purpose (FaultyStore, {verb}). End the fault to go on.")
+        return answer
+
     # --- the verbs ---
 
     async def open(self) -> None:
@@ -190,13 +199,7 @@ class FaultyStore(Store):
     def renew(
         self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
     ) -> list[Reply]:
-        seconds, torn = self._strikes("renew")
-        if seconds:
-            time.sleep(seconds)
-        answer = self.store.renew(renewals, lease_ms, now=now, timeout=timeout)
-        if torn:
-            raise StoreUnavailable("The reply was lost on purpose (FaultyStore, renew). End the fault to go on.")
-        return answer
+        return self._do_blocking("renew", lambda: self.store.renew(renewals, lease_ms, now=now, timeout=timeout))
 
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         return await self._do("settle", lambda: self.store.settle(settlements, now=now))
@@ -206,6 +209,9 @@ class FaultyStore(Store):
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._do("tick", lambda: self.store.tick(beat, now=now))
+
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = 5.0) -> Tick:
+        return self._do_blocking("tick", lambda: self.store.tick_blocking(beat, now=now, timeout=timeout))
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         return await self._do("prune", lambda: self.store.prune(run_ttl_ms, limit, now=now))

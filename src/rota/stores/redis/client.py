@@ -264,6 +264,31 @@ class Server:
         wanted = script(name)
         return self._guarded(lambda client: _evaluate(client, wanted, key, args))
 
+    def run_many_blocking(self, calls: Sequence[Call | Sequence[str | int | bytes]]) -> list[Any]:
+        """Scripts and commands in one round trip, not atomic; on a Cluster each goes where its key is."""
+
+        def one_by_one(client: _Client) -> list[Any]:
+            return [
+                _evaluate(client, script(call.script), call.key, call.args)
+                if isinstance(call, Call)
+                else client.execute_command(*call)
+                for call in calls
+            ]
+
+        def together(client: _Client) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for call in calls:
+                pipeline.execute_command(*(call.by_digest() if isinstance(call, Call) else call))
+            found = pipeline.execute(raise_on_error=False)
+            for at, (call, answer) in enumerate(zip(calls, found, strict=True)):
+                if isinstance(answer, NoScriptError) and isinstance(call, Call):
+                    found[at] = client.execute_command(*call.by_text())
+                elif isinstance(answer, Exception):
+                    raise answer
+            return found
+
+        return self._guarded(one_by_one if self.address.kind == "cluster" else together)
+
     def _guarded(self, function: Callable[[_Client], T]) -> T:
         if self._loop is None:
             raise self._closed()

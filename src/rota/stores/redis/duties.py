@@ -33,6 +33,8 @@ T = TypeVar("T")
 class Steps(Protocol):
     """What a duty needs of the store: one unit of work on one type."""
 
+    def work_on_blocking(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T: ...
+
     async def work_on(
         self,
         name: str,
@@ -45,33 +47,34 @@ class Steps(Protocol):
 # --- tick -----------------------------------------------------------------------------------------------------------
 
 
-async def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) -> Tick:
-    ticked = await scripts.tick(beat, now)
+def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) -> Tick:
+    ticked = scripts.tick(beat, now)
     reaped: list[tuple[Instant, Task]] = []
     for swept in ticked.swept:
-        reaped += await _sweep(steps, swept, now)
+        reaped += _sweep(steps, swept, now)
     next_due_at = ticked.next_due_at
     if any(swept.expired or swept.idle for swept in ticked.swept):
         # What was reaped or un-parked is due again: look once more.
-        next_due_at = (await scripts.tick(beat, now)).next_due_at
+        next_due_at = scripts.tick(beat, now).next_due_at
     reaped.sort(key=lambda pair: (pair[0], pair[1].identity))
     return Tick([task for _, task in reaped], sum(swept.extended for swept in ticked.swept), next_due_at, ticked.now)
 
 
-async def _sweep(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
+def _sweep(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
     name = swept.task_type
     deadlines = {Identity(name, key): at for key, at in swept.expired}
     found = list(swept.reaped)
     if deadlines:
-        tasks = await steps.work_on(name, lambda work: _reap(work, list(deadlines)), now)
+        tasks = steps.work_on_blocking(name, lambda work: _reap(work, list(deadlines)), now)
         found += [(deadlines[task.identity], task) for task in tasks]
     if swept.idle:
-        await steps.work_on(name, lambda work: work.unpark([(name, serial) for serial in swept.idle]), now)
+        steps.work_on_blocking(name, lambda work: work.unpark([(name, serial) for serial in swept.idle]), now)
     return found
 
 
 def _reap(work: Work, identities: Sequence[Identity]) -> list[Task]:
-    return _step(work, identities, lambda task: lifecycle.reap(work.entry(task.identity), _type(work, task), work.now))
+    work.load(identities)
+    return verbs.reap(work, identities)
 
 
 def _step(work: Work, identities: Sequence[Identity], step_of: Callable[[Task], Step]) -> list[Task]:

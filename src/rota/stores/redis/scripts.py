@@ -75,7 +75,7 @@ class Scripts:
         self.origin = uuid.uuid4().hex[:12]
         """Who publishes a wake-up: whoever hears its own need not heed it."""
         self._clock = clock
-        self._swept: set[str] = set()
+        self._swept: frozenset[str] = frozenset()
         self._known: frozenset[str] = frozenset()
 
     # --- time ---
@@ -194,22 +194,23 @@ class Scripts:
     async def forget(self, task_type: str, keys: Sequence[str], now: Instant) -> int:
         return int(await self.run("forget", task_type, keys, now))
 
-    async def tick(self, beat: Beat, now: Instant | None) -> Ticked:
-        """Sign of life, and a sweep of all types, in one round trip."""
+    def tick(self, beat: Beat, now: Instant | None) -> Ticked:
+        """Sign of life, and a sweep of all types, in one round trip. Blocking: it goes on beside the event loop."""
         names = sorted(self._swept)
         given = {"lease_ms": beat.lease_ms, "due": dict.fromkeys(beat.types, True)}
-        known, at, *swept = await self.server.run_many(
+        known, at, *swept = self.server.run_many_blocking(
             [
                 ("SMEMBERS", self.keys.types),
                 Call("beat", self.keys.instances, self._args("any", _beat(beat), now)),
                 *(Call("tick", self.keys.type(name), self._args(name, given, now)) for name in names),
             ]
         )
-        new = sorted({name.decode() for name in known} - self._swept)
+        new = sorted({name.decode() for name in known} - set(names))
         if new:
-            # A type that another instance has made since: from now on it is swept with the others.
-            self._swept |= set(new)
-            swept += await self.server.run_many(
+            # A type that another instance has made since: from now on it is swept with the others. Replaced, not
+            # changed: another thread may be ticking.
+            self._swept = frozenset([*names, *new])
+            swept += self.server.run_many_blocking(
                 [Call("tick", self.keys.type(name), self._args(name, given, now)) for name in new]
             )
         found = [_swept(name, *each) for name, each in zip([*names, *new], swept, strict=True) if each is not None]
@@ -222,6 +223,10 @@ class Scripts:
     async def instances(self) -> dict[str, Instance]:
         found = await self.server.command("HGETALL", self.keys.instances)
         return {name.decode(): msgspec.json.decode(value, type=Instance) for name, value in found.items()}
+
+    def instances_blocking(self) -> list[Instance]:
+        found = self.server.command_blocking("HGETALL", self.keys.instances)
+        return [msgspec.json.decode(value, type=Instance) for value in found.values()]
 
     async def take(self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None) -> Taken:
         """A shared bucket; its own name leads to its node."""

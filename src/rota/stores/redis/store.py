@@ -58,7 +58,7 @@ from rota.stores.redis.reconcile import Reconciled, reconcile
 from rota.stores.redis.scripts import Answers, Scripts
 from rota.stores.redis.transaction import RedisTransaction
 from rota.stores.transaction import Transaction
-from rota.stores.transactional import CALL_TIMEOUT, SOON_MS, TransactionalStore
+from rota.stores.transactional import CALL_TIMEOUT, TransactionalStore, unit_of_work
 from rota.stores.work import Work
 
 __all__ = ["SCHEMA", "RedisStore"]
@@ -90,6 +90,8 @@ class RedisStore(TransactionalStore):
         self._threads: ThreadPoolExecutor | None = None
         self._heart: ThreadPoolExecutor | None = None
         """A thread for renewals alone: leases are kept while every other thread waits for something."""
+        self._sweeping: ThreadPoolExecutor | None = None
+        """A thread for the sweep alone: the dead are found while every other thread waits for something."""
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pause = threading.Event()
         self._hot: Mapping[Any, Callable[[str, Any, Instant | None], Awaitable[Answers[Any]]]] = {
@@ -109,6 +111,7 @@ class RedisStore(TransactionalStore):
         self._server.open()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="rota-store")
         self._heart = ThreadPoolExecutor(1, thread_name_prefix="rota-store-heart")
+        self._sweeping = ThreadPoolExecutor(1, thread_name_prefix="rota-store-sweep")
         try:
             await self._check_schema()
             await self._listener.start()
@@ -132,7 +135,8 @@ class RedisStore(TransactionalStore):
             return
         await self._drain()
         await self._listener.stop()
-        pools, self._threads, self._heart = (self._threads, self._heart), None, None
+        pools = (self._threads, self._heart, self._sweeping)
+        self._threads = self._heart = self._sweeping = None
         for pool in pools:
             if pool is not None:
                 await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
@@ -201,20 +205,14 @@ class RedisStore(TransactionalStore):
         make: Callable[[], RedisTransaction] | None = None,
     ) -> T:
         """One unit of work on one type; whoever waits is woken if it made something due soon."""
-
-        def run(transaction: Transaction) -> tuple[T, bool]:
-            work = Work(transaction, now)
-            answer = verb(work)
-            work.finish()
-            is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
-            if is_soon:
-                transaction.poke()
-            return answer, is_soon
-
-        answer, is_soon = await self._on_thread(lambda: self._run(name, run, make))
+        answer, is_soon = await self._on_thread(lambda: self._run(name, unit_of_work(verb, now), make))
         if is_soon:
             self._wake()
         return answer
+
+    def work_on_blocking(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T:
+        """The same on a thread that may wait. Its own dispatcher learns what is due from the tick's answer."""
+        return self._run(name, unit_of_work(verb, now))[0]
 
     # --- grouping: one step per type ---
 
@@ -360,7 +358,10 @@ class RedisStore(TransactionalStore):
         return await self._scripts.now()
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
-        return await duties.tick(self, self._scripts, beat, now)
+        return await self._on_thread(lambda: duties.tick(self, self._scripts, beat, now))
+
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT) -> Tick:
+        return self._wait_for_thread(self._sweeping, lambda: duties.tick(self, self._scripts, beat, now), timeout)
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         at = await self.now() if now is None else now

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.clock import DAY, Instant
+from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket
 from rota.core.history import Slice, Span
 from rota.core.rank import rank
@@ -242,6 +242,9 @@ class RedisTransaction:
 
     def extend_leases(self, until: Instant) -> int:
         raise NotImplementedError("the tick script extends them")
+
+    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
+        raise NotImplementedError("the tick script sets them back")
 
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
         assert self._type is not None
@@ -483,14 +486,14 @@ class RedisTransaction:
     def beat(self, beat: Beat, now: Instant) -> None:
         raise NotImplementedError("the store keeps them beside the types")
 
-    def swept_at(self) -> Instant | None:
+    def swept_at(self, now: Instant) -> Instant | None:
         raise NotImplementedError("the tick script knows")
 
     def set_swept_at(self, now: Instant) -> None:
         raise NotImplementedError("the tick script knows")
 
     def instances(self) -> Sequence[Instance]:
-        raise NotImplementedError("the store keeps them beside the types")
+        return self._scripts.instances_blocking()
 
     def leave(self, instance: str) -> None:
         raise NotImplementedError("the store keeps them beside the types")

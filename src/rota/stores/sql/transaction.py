@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -38,7 +39,7 @@ from sqlalchemy import Dialect as SqlDialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ClauseElement
 
-from rota.clock import Instant
+from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
 from rota.core.history import Slice, Span
 from rota.core.rank import rank
@@ -198,6 +199,9 @@ class SqlTransaction:
 
     def extend_leases(self, until: Instant) -> int:
         return self._connection.execute(_EXTEND_LEASES, {"until": until}).rowcount
+
+    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
+        self._connection.execute(_SET_BACK_LEASES, {"by_ms": by_ms, "until": until})
 
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
         return self._entries(_claimed_statement(type(self._dialect)), instance=instance, claim_id=claim_id)
@@ -382,7 +386,7 @@ class SqlTransaction:
         row = {"instance": beat.instance, "beat": msgspec.json.encode(beat).decode(), "seen_at": now}
         self._put(tables.instances, row)
 
-    def swept_at(self) -> Instant | None:
+    def swept_at(self, now: Instant) -> Instant | None:
         value = self._connection.execute(_META, {"name": "swept_at"}).scalar()
         return None if value is None else int(value)
 
@@ -414,7 +418,20 @@ _HEAD = (
     .limit(1)
 )
 _EXTEND_LEASES = (
-    update(tasks).where(_IS_RUNNING, _c.lease_until < bindparam("until")).values(lease_until=bindparam("until"))
+    update(tasks)
+    .where(_IS_RUNNING, _c.lease_until < bindparam("until"), _c.extended == literal_column("0"))
+    .values(lease_until=bindparam("until"), extended=literal_column("1"))
+)
+_IS_LATER = _c.lease_until - bindparam("by_ms", type_=BigInteger) > bindparam("until", type_=BigInteger)
+_SET_BACK_LEASES = (
+    update(tasks)
+    .where(_IS_RUNNING)
+    .values(
+        lease_until=case(
+            (_IS_LATER, _c.lease_until - bindparam("by_ms", type_=BigInteger)),
+            else_=bindparam("until", type_=BigInteger),
+        )
+    )
 )
 _FORGETTABLE = (
     select(_c.task_type, _c.key)

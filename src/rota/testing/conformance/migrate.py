@@ -125,7 +125,7 @@ class TestRestore(Suite):
         before = await old.there("busy")
         await self.move(old, new)
         after = await new.there("busy")
-        assert (after.status, after.scheduled_at) == (TaskStatus.PENDING, new.now)
+        assert (after.status, after.scheduled_at) == (TaskStatus.PENDING, before.scheduled_at)
         assert (after.token, after.last_token, after.last_outcome) == (0, before.token, Event.RELEASE)
         assert (after.errors, after.crashes, after.attempt) == (0, 0, 0)
         assert (await new.settle(before)).answer is Answer.STALE

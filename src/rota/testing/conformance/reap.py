@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rota.clock import DAY, HOUR, SECOND
 from rota.core.lifecycle import MAX_CRASHES
 from rota.core.outcome import Answer
@@ -42,6 +44,49 @@ class TestReap(Suite):
         assert (await world.tick()).reaped == []
         world.clock.set(task.lease_until)
         assert len((await world.tick()).reaped) == 1
+
+    async def test_what_is_taken_back_keeps_its_place_in_the_line(self, world: World, work: TaskType) -> None:
+        made = await world.created("victim")
+        await world.claim_one(instance="doomed")
+        world.clock.advance("1s")
+        for number in range(3):
+            await world.schedule(f"backlog{number}")
+        await world.tick_past_lease()
+        assert (await world.there("victim")).scheduled_at == made.scheduled_at
+        assert (await world.claim_one()).key == "victim"
+
+    @pytest.mark.parametrize("series", [False, True], ids=["once", "series"])
+    async def test_a_living_instance_that_never_began_is_not_to_blame(
+        self, world: World, work: TaskType, series: bool
+    ) -> None:
+        """The answer to its claim was stuck on the way, behind a handler that blocked its event loop."""
+        if series:
+            await world.series("k")
+            world.clock.advance("1h")
+        else:
+            await world.schedule("k")
+        claimed = await world.claim_one(instance="i2")
+        (task,) = await world.tick_past_lease("i2")
+        assert (task.status, task.crashes, task.errors, task.attempt) == (TaskStatus.PENDING, 0, 0, 0)
+        (run,) = await world.runs()
+        assert (run.status, run.reason, run.token) == (RunStatus.SKIPPED, "released", claimed.token)
+        assert (await world.counts()).lost_total == 0
+        assert (await world.settle(claimed)).answer is Answer.STALE
+        await world.check_counts()
+
+    async def test_a_living_instance_that_began_and_fell_silent_is(self, world: World, work: TaskType) -> None:
+        await world.schedule("k")
+        world.renew(await world.claim_one(instance="i2"))
+        (task,) = await world.tick_past_lease("i2")
+        assert task.crashes == 1
+
+    async def test_a_dead_instance_that_had_not_renewed_yet_is(self, world: World, work: TaskType) -> None:
+        """A poison pill kills its process before the first renewal."""
+        await world.schedule("k")
+        await world.tick("doomed")
+        await world.claim_one(instance="doomed")
+        (task,) = await world.tick_past_lease("i2")
+        assert task.crashes == 1
 
     async def test_a_renewed_lease_is_left_alone(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
@@ -124,6 +169,42 @@ class TestOutage(Suite):
             world.clock.advance("2s")
             reaped += [task.key for task in (await world.tick("i2")).reaped]
         assert reaped == ["k"]
+
+    async def test_a_lone_survivor_that_is_always_late_takes_over(self, world: World, work: TaskType) -> None:
+        """Every sweep comes more than half a lease after the last: a lease is extended once, not for ever."""
+        await world.schedule("k")
+        await world.tick("survivor")
+        await world.claim_one(instance="dead")
+        reaped: list[str] = []
+        for _ in range(5):
+            world.clock.advance("6s")
+            reaped += [task.key for task in (await world.tick("survivor")).reaped]
+        assert reaped == ["k"]
+
+    async def test_whoever_renews_is_extended_again_in_the_next_outage(self, world: World, work: TaskType) -> None:
+        await world.schedule("k")
+        await world.tick()
+        task = await world.claim_one()
+        for _ in range(3):
+            world.clock.advance("30s")
+            after = await world.tick()
+            assert (after.reaped, after.extended) == ([], 1)
+            assert world.renew(task).answer is Answer.OK
+            assert (await world.there("k")).lease_until == world.now + LEASE
+
+    async def test_a_clock_that_steps_back_takes_the_leases_with_it(self, world: World, work: TaskType) -> None:
+        """Otherwise a dead instance's lease would be good for as long as the clock stepped."""
+        for key in ("a", "b"):
+            await world.schedule(key)
+        await world.tick("i2")
+        world.renew(await world.claim_one(instance="dead"))
+        by_hand = (await world.claimed(lease_ms=None)).tasks[0]
+        world.clock.set(world.now - HOUR)
+        assert (await world.tick("i2")).reaped == []
+        assert (await world.there("a")).lease_until == world.now + LEASE
+        assert by_hand.lease_until is not None
+        assert (await world.there("b")).lease_until == by_hand.lease_until - HOUR
+        assert [task.key for task in await world.tick_past_lease()] == ["a"]
 
     async def test_a_longer_lease_is_not_shortened(self, world: World, work: TaskType) -> None:
         await world.schedule("k")

@@ -153,12 +153,31 @@ class TestSnoozeAndRelease(Suite):
 
     async def test_release_is_due_at_once_and_burns_no_retry(self, world: World) -> None:
         await world.type(max_retries=0)
-        await world.schedule("k")
+        made = await world.created("k")
         for _ in range(5):
+            world.clock.advance("1s")
             task = await world.run(Event.RELEASE)
-            assert (task.status, task.scheduled_at) == (TaskStatus.PENDING, world.now)
+            assert (task.status, task.scheduled_at) == (TaskStatus.PENDING, made.scheduled_at)
             assert (task.errors, task.crashes, task.attempt) == (0, 0, 0)
         assert (await world.run()).status is TaskStatus.COMPLETED
+
+    async def test_what_was_interrupted_keeps_its_place_in_the_line(self, world: World, work: TaskType) -> None:
+        await world.schedule("first")
+        interrupted = await world.claim_one()
+        world.clock.advance("1s")
+        await world.schedule("second")
+        world.clock.advance("1s")
+        await world.settle(interrupted, Event.RELEASE)
+        assert [task.key for task in await world.claim(2)] == ["first", "second"]
+
+    async def test_a_clock_that_stepped_back_does_not_make_what_is_released_wait(
+        self, world: World, work: TaskType
+    ) -> None:
+        await world.schedule("k")
+        task = await world.claim_one()
+        world.clock.set(world.now - HOUR)
+        await world.settle(task, Event.RELEASE)
+        assert (await world.claim_one()).key == "k"
 
 
 class TestFencing(Suite):

@@ -60,8 +60,8 @@ event                     want    dirty  recurring   state      due
 *                         cancel  *      *           cancelled  -
 retry                     pause   *      *           paused     back_off
 retry                     none    *      *           pending    back_off
-reap,release              pause   *      *           paused     now
-reap,release              none    *      *           pending    now
+reap,release              pause   *      *           paused     same
+reap,release              none    *      *           pending    same
 snooze                    pause   *      *           paused     snoozed
 snooze                    none    *      *           pending    snoozed
 complete,discard,fail     pause   *      yes         paused     fire
@@ -280,8 +280,7 @@ def due_times(label: str, situation: Situation, before: Task | None, now: Instan
             assert before.fire_at is not None
             return {before.fire_at + HOUR}
         case _:
-            # A sweep comes some time after the lease ran out; everything else happens now.
-            return {now - seconds * SECOND for seconds in range(5)}
+            return {now}
 
 
 class Observed(NamedTuple):

@@ -91,9 +91,9 @@ local taken = {}
 local function take(key, old, token)
   leave(key, old)
   local hash, task = named('task', key), old
-  if old.dirty or old.parked or old.progress then
-    call('HDEL', hash, 'dirty', 'parked', 'progress')
-    task.dirty, task.parked, task.progress = nil, nil, nil
+  if old.dirty or old.parked or old.progress or old.renewed or old.extended then
+    call('HDEL', hash, 'dirty', 'parked', 'progress', 'renewed', 'extended')
+    task.dirty, task.parked, task.progress, task.renewed, task.extended = nil, nil, nil, nil, nil
   end
   task.status = TABLE.claim[old.status]
   task.token, task.lease_until, task.instance, task.claim_id = token, lease_until, input.instance, input.claim_id

@@ -22,19 +22,22 @@ local function back_off(errors, chance)
   return math.floor(math.min(retry.base_ms * growth, retry.max_ms) * chance)
 end
 
+-- Whoever is interrupted keeps its place in the line: it is as due as it was.
+local function its_place(task) return math.min(num(task.scheduled_at), now) end
+
 -- When the same work is tried again, or nil if it is not.
 local function retry_at(task, settled)
   local event = settled.event
-  if event == 'release' then return now end
+  if event == 'release' then return its_place(task) end
   if event == 'snooze' then return now + (settled.after_ms or 0) end
-  if event == 'reap' and num(task.crashes) < MAX_CRASHES then return now end
+  if event == 'reap' and num(task.crashes) < MAX_CRASHES then return its_place(task) end
   if event == 'retry' and num(task.errors) <= settings.max_retries then
     return now + (settled.after_ms or back_off(num(task.errors), settled.chance))
   end
   return nil
 end
 
-local LEASE = { 'token', 'lease_until', 'instance', 'claim_id' }
+local LEASE = { 'token', 'lease_until', 'instance', 'claim_id', 'renewed', 'extended' }
 local WISHES = { 'want', 'dirty' }
 local WAITING = { 'want', 'dirty', 'parked', 'manual', 'next_fire' }
 local COUNTS = { 'manual', 'next_fire', 'fire_at', 'coalesced', 'errors', 'crashes', 'snoozes', 'attempt' }

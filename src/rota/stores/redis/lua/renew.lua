@@ -13,6 +13,8 @@ for at, item in ipairs(input.items) do
     answer = task.want == 'cancel' and 'cancel' or 'ok'
     -- A lease taken by hand is as long as the type's timeout: renewing must never shorten it.
     put(task, 'lease_until', math.max(until_at, num(task.lease_until)))
+    put(task, 'renewed', '1')
+    put(task, 'extended', nil)
     put(task, 'progress', item.progress or task.progress)
     save(key)
     into(named('running'), task.lease_until, key)

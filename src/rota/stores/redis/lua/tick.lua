@@ -2,7 +2,7 @@
 -- Sweep one type, and say when its next task is due.
 --
 -- running -> wherever leaving leads, for every lease that has run out. If nobody swept for more than half a lease, every
--- lease is extended once and nothing is reaped.
+-- lease that was renewed since its last extension is extended first. If the clock has stepped back, so have the leases.
 --
 -- input    lease_ms   of the instance that ticks
 --          due        set of the types whose next due time it wants to know
@@ -15,14 +15,31 @@
 
 local REAP_PAGE = 200
 
+-- An outage, or a suspended host: nobody could renew, so nobody is to blame. Once: whoever does not renew then is dead.
 local function extend(until_at)
-  local running = named('running')
+  local running, extended = named('running'), 0
   local short = call('ZRANGEBYSCORE', running, '-inf', '(' .. string.format('%.0f', until_at))
   for _, key in ipairs(short) do
-    call('ZADD', running, until_at, key)
-    if call('HEXISTS', named('task', key), 'token') == 1 then call('HSET', named('task', key), 'lease_until', until_at) end
+    local hash = named('task', key)
+    local found = call('HMGET', hash, 'token', 'extended')
+    if found[1] and not found[2] then
+      call('ZADD', running, until_at, key)
+      call('HSET', hash, 'lease_until', until_at, 'extended', '1')
+      extended = extended + 1
+    end
   end
-  return #short
+  return extended
+end
+
+-- The clock has stepped back: leases that were good for seconds would be good for as long as it stepped.
+local function set_back(by_ms, until_at)
+  local running = named('running')
+  local all = call('ZRANGE', running, 0, -1, 'WITHSCORES')
+  for at = 1, #all, 2 do
+    local key, lease_until = all[at], string.format('%.0f', math.max(tonumber(all[at + 1]) - by_ms, until_at))
+    call('ZADD', running, lease_until, key)
+    if call('HEXISTS', named('task', key), 'token') == 1 then call('HSET', named('task', key), 'lease_until', lease_until) end
+  end
 end
 
 local function lost(task)
@@ -43,7 +60,8 @@ local function reap(key, deadline)
     call('ZREM', named('running'), key)
   elseif num(task.lease_until) > now then
     call('ZADD', named('running'), task.lease_until, key)
-  elseif task.trigger then
+  elseif task.trigger or not task.renewed then
+    -- A series is not for this script; neither is a lease that was never renewed: was its run ever begun?
     rare[#rare + 1] = key
     rare[#rare + 1] = deadline
   else
@@ -71,17 +89,18 @@ end
 if not read_type() then return false end
 local swept_at = call('HGET', type_hash, 'swept_at')
 call('HSET', type_hash, 'swept_at', now)
-local extended = 0
-if not swept_at or math.abs(now - tonumber(swept_at)) > math.floor(input.lease_ms / 2) then
+local extended, late_ms, patience_ms = 0, now - num(swept_at), math.floor(input.lease_ms / 2)
+if not swept_at or late_ms > patience_ms then
   extended = extend(now + input.lease_ms)
-else
-  local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
-  for at = 1, #expired, 2 do reap(expired[at], expired[at + 1]) end
-  unpark()
-  write_indexes()
-  write_counts()
-  wake()
+elseif -late_ms > patience_ms then
+  set_back(-late_ms, now + input.lease_ms)
 end
+local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
+for at = 1, #expired, 2 do reap(expired[at], expired[at + 1]) end
+unpark()
+write_indexes()
+write_counts()
+wake()
 local idle = idle_serials()
 if input.due[task_type] and runs then
   look_at(named('queue'))
