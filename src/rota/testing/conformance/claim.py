@@ -145,15 +145,14 @@ class TestTokens(Suite):
 
 class TestAbandon(Suite):
     async def test_a_lost_claim_is_given_back_and_counts_nowhere(self, world: World, work: TaskType) -> None:
-        for key in "ab":
-            made = await world.created(key)
+        made = [await world.created(key) for key in "ab"]
         await world.claimed(2, instance="i1", claim_id="lost")
         world.clock.advance("1s")
         released = await world.store.abandon("i1", "lost", now=world.now)
         assert sorted(task.key for task in released) == ["a", "b"]
         for key in "ab":
             task = await world.there(key)
-            assert (task.status, task.scheduled_at) == (TaskStatus.PENDING, made.scheduled_at)
+            assert (task.status, task.scheduled_at) == (TaskStatus.PENDING, made[0].scheduled_at)
             assert (task.errors, task.crashes, task.attempt) == (0, 0, 0)
         assert len(await world.claim(5)) == 2
 
