@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.logs import get_logger
 from rota.runtime.deadline import within
@@ -41,14 +42,14 @@ class Sweeper(Duty[SweepReport]):
         sweep_ms: Millis,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
         self._beat = beat
         self._on_tick = on_tick
         self._period = sweep_ms / 1_000
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
 
     async def run_once(self, now: Instant | None = None) -> SweepReport:
         tick = await within(self._call_timeout, "tick", self._store.tick(self._beat(), now=now))

@@ -7,8 +7,8 @@ What holds for every verb:
 
 - An item is written whole or not at all, together with its run records, counters and the next due time.
 - Two items of one identity in one call apply in order.
-- A store that cannot answer, or does not within 5 s, raises `StoreUnavailable`; an empty answer always means that
-  there is nothing.
+- A store that cannot answer, or does not within its limit (`call_timeout`), raises `StoreUnavailable`; an empty answer
+  always means that there is nothing.
 - Every write-back (`renew`, `settle`) carries a token and changes nothing if the token is not the current one.
 
 `renew` blocks and may be called from any thread: the heartbeat runs beside the event loop, so that a handler that
@@ -399,7 +399,7 @@ class Store(ABC):
 
     @abstractmethod
     def renew(
-        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float | None = None
     ) -> list[Reply]:
         """running -> running: leases end `lease_ms` from now. Answers ok, stale, or cancel. Blocking, any thread."""
 

@@ -188,7 +188,7 @@ class FaultyStore(Store):
         return await self._do("abandon", lambda: self.store.abandon(instance, claim_id, now=now))
 
     def renew(
-        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float | None = None
     ) -> list[Reply]:
         seconds, torn = self._strikes("renew")
         if seconds:
