@@ -131,6 +131,7 @@ ABOUT: Mapping[str, str] = {
     "timezone": "the zone of schedules that name none; else `TIMEZONE` or `TZ`",
     "lease": "how long a task stays with a worker that says nothing more",
     "sweep_interval": "how often lost leases are looked for",
+    "call_timeout": "how long a call to the store or the database may take; then it counts as away",
     "scheduler.enabled": "false: this process runs nothing, and touches answer `disabled`",
     "scheduler.executor.check_interval": "the longest pause between two looks at the queue; events wake it earlier",
     "scheduler.executor.max_concurrent": "how many tasks run at once in this process",

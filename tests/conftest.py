@@ -13,9 +13,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from rota import call_timeout
 from rota.testing.clock import FakeClock
 from rota.testing.redis_servers import RedisCluster, RedisServer, redis_cluster, redis_server
 from rota.testing.servers import PostgresServer, ServerAbsent, postgres_server, require_server
+from rota.testing.waiting import PATIENCE
 
 # No property is about time: how long an example takes is the machine's business. The examples are the same every time
 # and everywhere, so that a test that passed here passes there; `ROTA_EXPLORE=1` looks for new ones.
@@ -42,6 +44,10 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if (name.startswith("ROTA_") and name not in _FOR_TESTS) or name in _COLOURS:
             del os.environ[name]
+    # The machine may be busy with other tests: a store that is slow today is not away. Whoever tests the limit itself
+    # gives a short one. What is made from configuration reads the variable, in programs that tests start too.
+    os.environ["ROTA_CALL_TIMEOUT"] = f"{PATIENCE:g}s"
+    call_timeout.DEFAULT_SECONDS = PATIENCE
 
 
 @pytest.fixture(autouse=True)

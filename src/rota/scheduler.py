@@ -443,6 +443,7 @@ class TaskScheduler(ITaskScheduler):
             sweep_ms=self._config.sweep_ms,
             check_interval_ms=self._config.check_interval_ms,
             max_concurrent=self._config.max_concurrent,
+            call_timeout=self._call_timeout,
         )
         return Worker(
             store,
@@ -482,7 +483,7 @@ class TaskScheduler(ITaskScheduler):
     def _make_store(self) -> Store:
         if isinstance(self._engine, Store):
             return self._engine
-        store = open_store(self._engine, self._given_clock)
+        store = open_store(self._engine, self._given_clock, call_timeout=self._call_timeout)
         if self._engine == store.url == "memory://":
             self._engine = store  # what is in memory would not be found again in another one
         return store
@@ -493,7 +494,15 @@ class TaskScheduler(ITaskScheduler):
             path = default_spool(url)
         if path is None:
             return None
-        return spool_at(path, url, self._ready_store, self._ready, clock=self._clock, declare_again=self._declare_again)
+        return spool_at(
+            path,
+            url,
+            self._ready_store,
+            self._ready,
+            clock=self._clock,
+            call_timeout=self._call_timeout,
+            declare_again=self._declare_again,
+        )
 
     def _ready_store(self) -> Store | None:
         """What `_ready` would give without waiting; None if it would have to wait."""
@@ -541,10 +550,14 @@ class TaskScheduler(ITaskScheduler):
 
     def _make_database(self, store: Store | None) -> Database:
         url = self._database_url(self._store_url if store is None else store.url)
-        made = self._kept_database or database_for(store, url, self._given_clock)
+        made = self._kept_database or database_for(store, url, self._given_clock, call_timeout=self._call_timeout)
         if made.is_in_memory:
             self._kept_database = made  # what is in memory would not be found again in another one
         return made
+
+    @property
+    def _call_timeout(self) -> float:
+        return self._config.call_timeout_ms / SECOND
 
     @property
     def _store_url(self) -> str:

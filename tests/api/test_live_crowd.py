@@ -16,8 +16,7 @@ from tests.api.stage import Stage, serving
 
 from rota.access import Role
 from rota.api.live import Feed, FeedSettings, Picture
-from rota.database.database import CALL_TIMEOUT, Database
-from rota.testing.waiting import PATIENCE, until
+from rota.testing.waiting import until
 
 CROWD = 500
 DROPS = 2
@@ -93,15 +92,7 @@ def many_files() -> Generator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.fixture
-def patient_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All come at once and are looked up one by one: on a busy machine that takes longer than a call may."""
-    given = Database._on_thread  # pyright: ignore[reportPrivateUsage] -- no caller says how long it may take
-    assert given.__defaults__ == (CALL_TIMEOUT,)
-    monkeypatch.setattr(given, "__defaults__", (PATIENCE,))
-
-
-@pytest.mark.usefixtures("many_files", "patient_database")
+@pytest.mark.usefixtures("many_files")
 async def test_500_listeners_dropped_again_and_again(stage: Stage) -> None:
     stage.service.feed = feed = Feed(Ticking().look, settings=FeedSettings(look_every=0.25))
     secret = stage.secrets[Role.VIEWER]

@@ -23,7 +23,7 @@ async def test_a_survivor_takes_over_while_its_event_loop_is_blocked() -> None:
     blocked: list[bool] = []
 
     class Watched(FaultyStore):
-        def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = PATIENCE) -> Tick:
+        def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
             tick = super().tick_blocking(beat, now=now, timeout=timeout)
             if any(task.key == "victim" for task in tick.reaped):
                 taken_back.set()

@@ -20,10 +20,14 @@ from pathlib import Path
 from sqlalchemy import event
 from tests.memory.stage import EMBEDDER, capture, everything, groups_of, problems_of
 
+from rota import call_timeout
 from rota.clock import SystemClock
 from rota.database import Database
 from rota.memory import Contexts, Owner, RuleMerger, Scope, State
 from rota.memory.compression import Budget, Compression
+from rota.testing.waiting import PATIENCE
+
+call_timeout.DEFAULT_SECONDS = PATIENCE  # in a process of its own, on a busy machine
 
 OWNER = Owner("u1", "phone", "coach")
 THINGS = ("train to Berlin leaves at", "sister lives in Oslo since", "rent is due on day", "dog eats cups:")

@@ -20,14 +20,15 @@ from typing import TypeVar
 
 import pytest
 
-from rota.clock import SystemClock
+from rota.call_timeout import DEFAULT_MS
+from rota.clock import SECOND, SystemClock
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import Identity, NewTask, Task, TaskStatus
 from rota.core.task_type import RetryPolicy, TaskType, TriggerMode
 from rota.errors import StoreUnavailable
 from rota.runtime import Run
 from rota.runtime.handler import make_handler
-from rota.runtime.worker import Worker
+from rota.runtime.worker import Worker, WorkerSettings
 from rota.stores import open_store
 from rota.stores.base import Store
 from rota.testing.leaks import assert_no_leaks
@@ -45,6 +46,8 @@ LEAD = 4.0
 """Seconds ahead that a task is due which is to wait out an outage; more where it takes long to begin one."""
 LASTING = 16_000
 """Milliseconds of an outage that only time ends: a busy machine must still notice it before it is over."""
+CALL_TIMEOUT = DEFAULT_MS / SECOND
+"""The real limit: here it is what is tested, since a store that says nothing is known by nothing else."""
 CALL_LIMIT = 60.0
 """A store call has 5 s; what it may take here on a machine that is busy with other tests."""
 
@@ -155,9 +158,10 @@ async def stage(server: RedisServer) -> AsyncGenerator[Scene]:
             await gate.wait()
 
     with Proxy(HOST, server.port) as proxy:
-        async with opened(f"redis://{HOST}:{proxy.port}/0") as store, opened(server.url) as direct:
+        async with opened(f"redis://{HOST}:{proxy.port}/0", CALL_TIMEOUT) as store, opened(server.url) as direct:
             await direct.put_types([WORK])
-            worker = Worker(store, {"work": make_handler("work", work)}, {"work": WORK}, clock=SystemClock())
+            handlers, settings = {"work": make_handler("work", work)}, WorkerSettings(call_timeout=CALL_TIMEOUT)
+            worker = Worker(store, handlers, {"work": WORK}, settings, clock=SystemClock())
             async with asyncio.TaskGroup() as group:
                 group.create_task(worker.run())
                 await until(lambda: worker.is_running, "the worker to start")
@@ -169,8 +173,8 @@ async def stage(server: RedisServer) -> AsyncGenerator[Scene]:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[Store]:
-    store = open_store(url)
+async def opened(url: str, call_timeout: float | None = None) -> AsyncGenerator[Store]:
+    store = open_store(url, call_timeout=call_timeout)
     await store.open()
     try:
         yield store

@@ -58,7 +58,7 @@ async def test_a_sweep_under_way_does_not_list_it_again(memory_stage: Stage) -> 
     stage, begun, go_on = memory_stage, threading.Event(), threading.Event()
 
     class Slow(FaultyStore):
-        def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = PATIENCE) -> Tick:
+        def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
             begun.set()
             go_on.wait(PATIENCE)
             return super().tick_blocking(beat, now=now, timeout=timeout)

@@ -27,7 +27,10 @@ def task(**settings: object) -> dict[str, object]:
     [
         ({"stor": "x"}, "stor is 'x' (argument), but there is no such setting. Did you mean 'store'?"),
         ({"schedular": {"a": 1}}, "schedular is a section (argument), but there is no such setting. Did you mean"),
-        ({"zzz": 1}, "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, bus, database"),
+        (
+            {"zzz": 1},
+            "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, bus, call_timeout, database",
+        ),
         (
             {"scheduler": {"taks": {}}},
             "scheduler.taks is {} (argument), but there is no such setting. Did you mean 'tasks'",

@@ -234,7 +234,7 @@ async def test_the_stores_own_clock_rules_unless_a_test_brings_one(
 ):
     given: list[Clock | None] = []
 
-    def opened(url: str, clock: Clock | None = None) -> Store:
+    def opened(url: str, clock: Clock | None = None, *, call_timeout: float | None = None) -> Store:
         given.append(clock)
         return MemoryStore(clock)
 

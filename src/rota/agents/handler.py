@@ -87,7 +87,9 @@ class _Books:
         self.store = store
         self.database = database
         self.runs = RunBook(database)
-        self._tasks: Batcher[Identity, Task | None] = Batcher(self._get, lambda _identity: 1)
+        self._tasks: Batcher[Identity, Task | None] = Batcher(
+            self._get, lambda _identity: 1, patience=database.call_timeout
+        )
 
     def are_of(self, store: Store, database: Database) -> bool:
         return self.store is store and self.database is database

@@ -95,10 +95,15 @@ class RunBook:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._briefs: Batcher[tuple[str, str], Brief] = Batcher(self._read_briefs, _one)
-        self._beginnings: Batcher[Beginning, Switch | None] = Batcher(self._together(self._begin), _one)
-        self._beats: Batcher[Output, Beat] = Batcher(self._together(self._beat), lambda output: len(output.text))
-        self._ends: Batcher[End, Ended] = Batcher(self._together(self._end), _size)
+        patience = database.call_timeout
+        self._briefs: Batcher[tuple[str, str], Brief] = Batcher(self._read_briefs, _one, patience=patience)
+        self._beginnings: Batcher[Beginning, Switch | None] = Batcher(
+            self._together(self._begin), _one, patience=patience
+        )
+        self._beats: Batcher[Output, Beat] = Batcher(
+            self._together(self._beat), lambda output: len(output.text), patience=patience
+        )
+        self._ends: Batcher[End, Ended] = Batcher(self._together(self._end), _size, patience=patience)
 
     async def brief(self, schedule_id: str, folder: str) -> Brief:
         """What the run has to know, on one picture of the data."""

@@ -17,7 +17,7 @@ import typer
 
 from rota.cli.exits import ExitCode
 from rota.cli.invocation import Cli, program_name
-from rota.clock import SECOND, SystemClock
+from rota.clock import MINUTE, SECOND, SystemClock
 from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ async def _tell(view: View, url: str, folder: Path) -> Facts:
     log_to_stderr(logging.WARNING, as_json=False)
     app, clock = build(url), SystemClock()
     async with app:
-        store = open_store(url, clock)
+        store = open_store(url, clock, call_timeout=MINUTE / SECOND)
         await store.open()
         try:
             # The crew is the inner one: its workers are gone before the facts are read and the store is closed.

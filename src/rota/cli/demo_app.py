@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from rota.app import Rota
-from rota.clock import SECOND, Millis
+from rota.clock import MINUTE, SECOND, Millis
 from rota.config import Config
 
 __all__ = ["EMBEDDING_SECONDS", "LEASE_MS", "SWEEP_MS", "Demo", "build"]
@@ -29,7 +29,14 @@ class Demo:
 def build(url: str) -> Rota:
     """The application on a store. Its settings are its own: no file and no variable of the host changes the story."""
     app = Rota(
-        Config(store_url=url, database_url=url, lease_ms=LEASE_MS, sweep_ms=SWEEP_MS, max_concurrent=8),
+        Config(
+            store_url=url,
+            database_url=url,
+            lease_ms=LEASE_MS,
+            sweep_ms=SWEEP_MS,
+            call_timeout_ms=MINUTE,  # a slow machine is no part of the story
+            max_concurrent=8,
+        ),
     )
 
     @app.on_activity(name=Demo.MEMORY, after="4s", timeout="30s", description="compress what a user has said")

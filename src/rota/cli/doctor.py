@@ -58,9 +58,9 @@ async def doctor(cli: Cli) -> None:
         findings.append(Finding("config", "error", str(error), "Correct the configuration."))
     else:
         findings += _config(cli, config)
-        findings += [finding async for finding in _store(config.store_url)]
+        findings += [finding async for finding in _store(config.store_url, config.call_timeout_ms / SECOND)]
         if config.database_url != config.store_url:
-            findings.append(await _database(config.database_url))
+            findings.append(await _database(config.database_url, config.call_timeout_ms / SECOND))
     _report(cli, findings)
 
 
@@ -98,7 +98,7 @@ def _config(cli: Cli, config: Config) -> Iterator[Finding]:
 # --- the store ----------------------------------------------------------------------------------------------------
 
 
-async def _store(url: str) -> AsyncIterator[Finding]:
+async def _store(url: str, call_timeout: float) -> AsyncIterator[Finding]:
     file = sqlite_file(url)
     if file is not None:
         yield _sqlite_version()
@@ -111,7 +111,7 @@ async def _store(url: str) -> AsyncIterator[Finding]:
     clock = SystemClock()
     try:
         # The store's own clock, or there would be nothing to compare.
-        store = open_store(url)
+        store = open_store(url, call_timeout=call_timeout)
         await store.open()
     except RotaError as error:
         yield _unusable(error, "store")
@@ -133,7 +133,7 @@ async def _redis(url: str) -> list[Finding]:
     return await asyncio.to_thread(examine, url)
 
 
-async def _database(url: str) -> Finding:
+async def _database(url: str, call_timeout: float) -> Finding:
     """Tokens, the audit log, alerts and memory lie there, also when the store is another."""
     file = sqlite_file(url)
     if file is not None and not file.exists():
@@ -141,7 +141,7 @@ async def _database(url: str) -> Finding:
     from rota.database import Database
 
     try:
-        database = Database(url)
+        database = Database(url, call_timeout=call_timeout)
         await database.open()
     except RotaError as error:
         return _unusable(error, "database")

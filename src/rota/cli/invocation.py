@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import typer
 
 from rota.cli.output import Output
+from rota.clock import SECOND
 from rota.config import Config, load_config
 from rota.config.urls import masked, scheme_of
 from rota.stores.base import Store
@@ -100,7 +101,7 @@ class Cli:
         from rota.stores import open_store
 
         self._tell_of_a_new_file()
-        store = open_store(self.config.store_url)
+        store = open_store(self.config.store_url, call_timeout=self.config.call_timeout_ms / SECOND)
         await store.open()
         try:
             yield store

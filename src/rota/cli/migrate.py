@@ -10,6 +10,7 @@ import typer
 
 from rota.cli.exits import ExitCode
 from rota.cli.invocation import Cli, sqlite_file
+from rota.clock import SECOND
 from rota.config.urls import masked, scheme_of
 from rota.errors import IllegalTransition, InvalidInput, StoreUnavailable
 from rota.stores import open_store
@@ -36,12 +37,13 @@ async def migrate(
     """
     _check(source, target)
     report = Migration()
-    async with _opened(source) as old:
+    seconds = cli.config.call_timeout_ms / SECOND
+    async with _opened(source, seconds) as old:
         await _refuse_while_at_work(old, force=force)
         if dry_run and _is_absent(target):
             await move(old, None, report, dry_run=True)
         else:
-            async with _opened(target) as new:
+            async with _opened(target, seconds) as new:
                 await _move(old, new, report, dry_run=dry_run)
     _tell(cli, source, target, report, dry_run=dry_run)
 
@@ -81,8 +83,8 @@ async def _refuse_while_at_work(old: Store, *, force: bool) -> None:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[Store]:
-    store = open_store(url)
+async def _opened(url: str, call_timeout: float) -> AsyncGenerator[Store]:
+    store = open_store(url, call_timeout=call_timeout)
     await store.open()
     try:
         yield store

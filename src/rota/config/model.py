@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rota.call_timeout import DEFAULT_MS
 from rota.clock import DAY, HOUR, MINUTE, SECOND, Millis, format_duration
 from rota.config.settings import ALL
 from rota.config.urls import is_local, masked, scheme_of
@@ -80,6 +81,7 @@ class Config:
     max_concurrent: int = 5
     lease_ms: Millis = 10 * SECOND
     sweep_ms: Millis = 1 * SECOND
+    call_timeout_ms: Millis = DEFAULT_MS
     server_host: str = "127.0.0.1"
     server_port: int = 8787
     server_base_path: str = ""
@@ -193,6 +195,11 @@ _RULES: Final[tuple[tuple[str, Callable[[Config], bool], str], ...]] = (
         "sweep_interval",
         lambda c: SECOND // 10 <= c.sweep_ms <= c.lease_ms,
         "Use 100ms up to the lease; '1s' is usual.",
+    ),
+    (
+        "call_timeout",
+        lambda c: SECOND // 10 <= c.call_timeout_ms <= 10 * MINUTE,
+        "Use 100ms to 10m; '5s' is usual.",
     ),
     (
         "scheduler.executor.check_interval",

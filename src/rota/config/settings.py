@@ -48,6 +48,7 @@ ALL: Final[tuple[Setting, ...]] = (
     Setting("timezone", "timezone", as_zone),
     Setting("lease", "lease_ms", as_duration),
     Setting("sweep_interval", "sweep_ms", as_duration),
+    Setting("call_timeout", "call_timeout_ms", as_duration),
     Setting("scheduler.enabled", "enabled", as_bool),
     Setting("scheduler.executor.check_interval", "check_interval_ms", as_duration),
     Setting("scheduler.executor.max_concurrent", "max_concurrent", as_int),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from rota.clock import Clock, SystemClock
+from rota.clock import SECOND, Clock, Millis, SystemClock
 from rota.database.dialect import Dialect, Postgres, Sqlite
 from rota.errors import InvalidConfig
 
@@ -63,14 +64,14 @@ class Backend(ABC):
     def close(self) -> None: ...
 
 
-def backend_for(url: str, clock: Clock | None) -> Backend:
+def backend_for(url: str, clock: Clock | None, call_timeout: float) -> Backend:
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise InvalidConfig(f"The store URL {url!r} cannot be read. Use e.g. sqlite:///rota.db.") from None
     if parsed.get_backend_name() == "sqlite":
-        return SqliteBackend(parsed, clock)
-    return PostgresBackend(parsed, clock)
+        return SqliteBackend(parsed, clock, call_timeout)
+    return PostgresBackend(parsed, clock, call_timeout)
 
 
 # --- SQLite ---------------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ class SqliteBackend(Backend):
     in_flight = 1
     must_look = True
 
-    def __init__(self, url: URL, clock: Clock | None) -> None:
+    def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         path = url.database or ""
         self.is_in_memory = path in ("", ":memory:")
         self.name = url.render_as_string()
@@ -95,6 +96,8 @@ class SqliteBackend(Backend):
                 f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}."
             )
         self._path = Path(path)
+        # Whoever waits for another process's lock is told so before the call itself is given up.
+        self._busy_seconds = 0.9 * call_timeout
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
@@ -104,7 +107,9 @@ class SqliteBackend(Backend):
         self._data_version: int | None = None
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 4.5})
+        engine = create_engine(
+            url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": self._busy_seconds}
+        )
 
         @event.listens_for(engine, "connect")
         def _connected(connection: Any, _record: Any) -> None:
@@ -170,9 +175,30 @@ class SqliteBackend(Backend):
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 """Serialisation failure, deadlock, lock not available."""
 
-CONNECT_SECONDS = 5
 LISTEN_SLICE = 2.0
 """Seconds that the listener waits at most before it looks whether it should stop."""
+
+
+class PostgresLimits(NamedTuple):
+    """What the server and the pool may take out of one call's limit, so that they are heard before it is over."""
+
+    statement_ms: Millis
+    lock_ms: Millis
+    idle_ms: Millis
+    """Whoever stands still in a transaction, frozen or cut off, holds its locks so long."""
+    pool_seconds: float
+    connect_seconds: int
+
+    @classmethod
+    def of(cls, call_timeout: float) -> PostgresLimits:
+        whole = call_timeout * SECOND
+        return cls(
+            statement_ms=math.ceil(whole),
+            lock_ms=math.ceil(0.8 * whole),
+            idle_ms=math.ceil(0.6 * whole),
+            pool_seconds=0.8 * call_timeout,
+            connect_seconds=max(2, math.ceil(call_timeout)),  # less than two are two for the driver
+        )
 
 
 class PostgresBackend(Backend):
@@ -182,7 +208,7 @@ class PostgresBackend(Backend):
     in_flight = 3
     must_look = False
 
-    def __init__(self, url: URL, clock: Clock | None) -> None:
+    def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         if find_spec("psycopg") is None:
             raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
         self.name = url.render_as_string(hide_password=True)
@@ -190,6 +216,7 @@ class PostgresBackend(Backend):
         # Channels belong to a database, schemas to us: two schemas in one database must not wake each other.
         schema = str(url.query.get("options", "")).rpartition("search_path=")[2] or "public"
         self._channel = f"rota_{schema}"[:63]
+        self._limits = PostgresLimits.of(call_timeout)
         self.dialect = Postgres(self._channel, clock)
         self.engine = create_engine(
             self._url,
@@ -197,10 +224,10 @@ class PostgresBackend(Backend):
             poolclass=QueuePool,
             pool_size=self.writers + 1,
             max_overflow=1,
-            pool_timeout=4,
+            pool_timeout=self._limits.pool_seconds,
             pool_recycle=1_800,
             # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
-            connect_args={"connect_timeout": url.query.get("connect_timeout", CONNECT_SECONDS)},
+            connect_args={"connect_timeout": url.query.get("connect_timeout", self._limits.connect_seconds)},
         )
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
@@ -209,12 +236,11 @@ class PostgresBackend(Backend):
     def check(self) -> None:
         """Only connecting tells."""
 
-    @staticmethod
-    def _connected(connection: Any, _record: Any) -> None:
+    def _connected(self, connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
-            cursor.execute("SET statement_timeout = 5000")
-            cursor.execute("SET lock_timeout = 4000")
-            cursor.execute("SET idle_in_transaction_session_timeout = 30000")
+            cursor.execute(f"SET statement_timeout = {self._limits.statement_ms}")
+            cursor.execute(f"SET lock_timeout = {self._limits.lock_ms}")
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {self._limits.idle_ms}")
         connection.commit()
 
     @contextmanager
@@ -252,7 +278,7 @@ class PostgresBackend(Backend):
         import psycopg
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with psycopg.connect(conninfo, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._limits.connect_seconds) as connection:
             connection.execute(f'LISTEN "{self._channel}"'.encode())
             while not self._stopping.is_set():
                 for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):

@@ -15,20 +15,20 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant
 from rota.database.backend import Backend, backend_for
 from rota.database.schema import prepare
 from rota.errors import StoreError, StoreUnavailable
 
-__all__ = ["CALL_TIMEOUT", "Conflict", "Database"]
+__all__ = ["Conflict", "Database"]
 
 T = TypeVar("T")
 
-CALL_TIMEOUT = 5.0
-"""Seconds after which a call is given up (what it did is then unknown)."""
 UPGRADE_SECONDS = 600.0
 """Seconds that opening waits while a big database is brought to a newer schema, here or, on PostgreSQL, by another
-instance. A SQLite file that another process upgrades is refused after 4.5 s, as locked: start again then."""
+instance. A SQLite file that another process upgrades is refused as locked, a little before a call's limit: start again
+then."""
 CONFLICT_TRIES = 8
 """How often a transaction that lost a race with another is run again before the caller is told."""
 
@@ -40,12 +40,16 @@ class Conflict(Exception):
 class Database:
     """Transactions on the database's own threads. Several parts of a program may share one: each holds it open.
 
-    `what` is the word for it in messages.
+    `what` is the word for it in messages; a call that takes longer than `call_timeout` seconds is given up, and what it
+    did is then unknown.
     """
 
-    def __init__(self, url: str, *, clock: Clock | None = None, what: str = "database") -> None:
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, what: str = "database", call_timeout: float | None = None
+    ) -> None:
         self.url = url
-        self.backend: Backend = backend_for(url, clock)
+        self.call_timeout = seconds_of(call_timeout)
+        self.backend: Backend = backend_for(url, clock, self.call_timeout)
         self.what = what
         self._holders = 0
         self._gate = asyncio.Lock()
@@ -112,13 +116,14 @@ class Database:
             self._open_pool(self._writers), lambda: self._guarded(lambda: self._commit(function))
         )
 
-    def write_blocking(self, function: Callable[[Connection], T], timeout: float = CALL_TIMEOUT) -> T:
+    def write_blocking(self, function: Callable[[Connection], T], timeout: float | None = None) -> T:
         """The same, from any thread."""
+        seconds = self.call_timeout if timeout is None else timeout
         future = self._open_pool(self._writers).submit(self._guarded, lambda: self._commit(function))
         try:
-            return future.result(timeout)
+            return future.result(seconds)
         except TimeoutError:
-            raise StoreUnavailable(f"The {self.what} {self.name} did not answer within {timeout:g} s.") from None
+            raise StoreUnavailable(f"The {self.what} {self.name} did not answer within {seconds:g} s.") from None
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Run a function that only reads, on one picture of the data."""
@@ -150,8 +155,9 @@ class Database:
             )
         return pool
 
-    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float = CALL_TIMEOUT) -> T:
+    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float | None = None) -> T:
         """Wait for a thread, but never cancel what it does: a transaction is finished or rolled back, not dropped."""
+        seconds = self.call_timeout if seconds is None else seconds
         work: Future[T] = pool.submit(function)
         waiting = asyncio.wrap_future(work)
         done, _ = await asyncio.wait([waiting], timeout=seconds)

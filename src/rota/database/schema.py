@@ -41,10 +41,11 @@ def prepare(connection: Connection) -> None:
 def _wait_for_turn(connection: Connection) -> None:
     """One at a time, however long the others take. An index of a big table takes longer than any ordinary call may;
     but whoever waits for a table holds up all that come after it, so that is given up soon, and tried again."""
+    usual = connection.execute(text("SELECT current_setting('lock_timeout')")).scalar()
     connection.execute(text("SET LOCAL statement_timeout = 0"))
     connection.execute(text("SET LOCAL lock_timeout = 0"))
     connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('rota:schema:' || current_schema(), 0))"))
-    connection.execute(text("SET LOCAL lock_timeout = 4000"))
+    connection.execute(text("SELECT set_config('lock_timeout', :usual, true)"), {"usual": usual})
 
 
 def _create(connection: Connection) -> None:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
@@ -67,7 +68,7 @@ class Dispatcher(Duty[DispatchReport]):
         clock: Clock,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
@@ -77,7 +78,7 @@ class Dispatcher(Duty[DispatchReport]):
         self._instance = instance
         self._slots = slots
         self._clock = clock
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         self._names = sorted(name for name in handlers if types[name].enabled)
         self._limits = {name: types[name].concurrency or slots.total for name in self._names}
         self._look_again_at = clock.monotonic()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
@@ -59,14 +60,14 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         lease_ms: Millis,
         clock: Clock,
         pulse: Pulse,
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse)
         self._store = store
         self._executor = executor
         self._lease_ms = lease_ms
         self._clock = clock
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         lease = lease_ms / 1_000
         self._period = min(lease / 4, LONGEST_PERIOD)
         self._safe_for = lease - min(_FENCE_MARGIN, lease / 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
@@ -28,12 +29,12 @@ class Listener(Duty[bool]):
         *,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
         self._on_poke = on_poke
-        self._deadline = WAIT_MS / 1_000 + call_timeout
+        self._deadline = WAIT_MS / 1_000 + seconds_of(call_timeout)
 
     async def run_once(self, now: Instant | None = None) -> bool:
         poked = await within(self._deadline, "wait", self._store.wait(WAIT_MS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
@@ -31,13 +32,13 @@ class Pruner(Duty[Purged]):
         run_ttl_ms: Millis,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
         page: int = PAGE,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
         self._run_ttl_ms = run_ttl_ms
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         self._page = page
 
     async def run_once(self, now: Instant | None = None) -> Purged:

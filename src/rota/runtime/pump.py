@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant
 from rota.core.task_type import TaskType
 from rota.runtime.deadline import within
@@ -30,11 +31,11 @@ class Pump(Duty[int]):
         *,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         self._followed = frozenset(name for task_type in types for name in task_type.after)
 
     @property

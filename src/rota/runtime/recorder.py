@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.core.history import Slice, add
 from rota.logs import get_logger
@@ -49,13 +50,13 @@ class Recorder(Duty[RecordReport]):
         clock: Clock,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
         self._ledger = ledger
         self._clock = clock
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         self._waiting: list[Slice] = []
         self._ahead_ms: Millis | None = None
         """By how much the store's clock is ahead of ours; None until a tick has told."""

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.config.urls import masked
 from rota.core.outcome import Touched, TouchOutcome
@@ -67,11 +68,12 @@ def spool_at(
     ready: Ready,
     *,
     clock: Clock,
+    call_timeout: float | None = None,
     declare_again: DeclareAgain | None = None,
 ) -> Spool:
     """The spool in a file, for the store of a URL."""
     file = SpoolFile(Path(path), _place(store_url))
-    return Spool(file, connected, ready, clock=clock, patience=PATIENCE, declare_again=declare_again)
+    return Spool(file, connected, ready, clock=clock, call_timeout=call_timeout, declare_again=declare_again)
 
 
 def _place(url: str) -> str:
@@ -93,7 +95,7 @@ class Spool:
         clock: Clock,
         chance: Callable[[], float] = random.random,
         patience: float = PATIENCE,
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
         declare_again: DeclareAgain | None = None,
     ) -> None:
         self.last_offered_at: Instant | None = None
@@ -104,7 +106,7 @@ class Spool:
         self._clock = clock
         self._chance = chance
         self._patience = patience
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
         self._declare_again = declare_again
         self._away: str | None = None
         self._full: str | None = None

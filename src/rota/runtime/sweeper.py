@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.logs import get_logger
 from rota.runtime.duty import back_off_seconds
@@ -45,7 +46,7 @@ class Sweeper(ThreadDuty[SweepReport]):
         sweep_ms: Millis,
         pulse: Pulse,
         chance: Callable[[], float],
-        call_timeout: float = 5.0,
+        call_timeout: float | None = None,
     ) -> None:
         super().__init__(pulse)
         self._chance = chance
@@ -53,7 +54,7 @@ class Sweeper(ThreadDuty[SweepReport]):
         self._beat = beat
         self._on_tick = on_tick
         self._period = sweep_ms / 1_000
-        self._call_timeout = call_timeout
+        self._call_timeout = seconds_of(call_timeout)
 
     def run_once(self, now: Instant | None = None) -> SweepReport:
         tick = self._store.tick_blocking(self._beat(), now=now, timeout=self._call_timeout)

@@ -8,8 +8,9 @@ import random
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from rota.call_timeout import seconds_of
 from rota.clock import DAY, SECOND, Clock, Millis
 from rota.core.task import Event, Task
 from rota.core.task_type import TaskType, did_you_mean
@@ -47,7 +48,7 @@ class WorkerSettings:
     check_interval_ms: Millis = 10 * SECOND
     max_concurrent: int = 5
     run_ttl_ms: Millis = 30 * DAY
-    call_timeout: float = 5.0
+    call_timeout: float = field(default_factory=lambda: seconds_of(None))
     abandoned_limit: int = 10
     grace_ms: Millis = 5 * SECOND
 

@@ -7,8 +7,8 @@ What holds for every verb:
 
 - An item is written whole or not at all, together with its run records, counters and the next due time.
 - Two items of one identity in one call apply in order.
-- A store that cannot answer, or does not within 5 s, raises `StoreUnavailable`; an empty answer always means that
-  there is nothing.
+- A store that cannot answer, or does not within its limit (`call_timeout`), raises `StoreUnavailable`; an empty answer
+  always means that there is nothing.
 - Every write-back (`renew`, `settle`) carries a token and changes nothing if the token is not the current one.
 
 `renew` and `tick_blocking` block and may be called from any thread: heartbeat and sweeper run beside the event loop, so
@@ -400,7 +400,7 @@ class Store(ABC):
 
     @abstractmethod
     def renew(
-        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float | None = None
     ) -> list[Reply]:
         """running -> running: leases end `lease_ms` from now. Answers ok, stale, or cancel. Blocking, any thread."""
 
@@ -459,7 +459,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = 5.0) -> Tick:
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
         """The same from any thread: sweeping goes on beside an event loop that is blocked."""
 
     @abstractmethod

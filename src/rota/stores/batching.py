@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
 from rota.stores.base import MAX_GROUP, MAX_GROUP_BYTES
 
@@ -45,12 +46,12 @@ class Batcher(Generic[Item, Result]):
         size_of: Callable[[Item], int],
         *,
         in_flight: int = 1,
-        patience: float = 5.0,
+        patience: float | None = None,
     ) -> None:
         self._run = run
         self._size_of = size_of
         self._in_flight = in_flight
-        self._patience = patience
+        self._patience = seconds_of(patience)
         self._unanswered: deque[tuple[float, asyncio.Future[list[Result]]]] = deque()
         """Calls by their deadline. All are equally patient, so the order of arrival is the order of deadlines, and
         one timer does for thousands of callers."""

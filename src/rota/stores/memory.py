@@ -49,8 +49,8 @@ class MemoryStore(TransactionalStore):
 
     url = "memory://"
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(in_flight=1)
+    def __init__(self, clock: Clock | None = None, *, call_timeout: float | None = None) -> None:
+        super().__init__(in_flight=1, call_timeout=call_timeout)
         self._lock = threading.Lock()
         self._data = MemoryTransaction(clock or SystemClock())
 

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.core.history import Slice
 from rota.core.outcome import Reply, Scheduled, Touched
@@ -37,16 +38,13 @@ from rota.stores.batching import Batcher
 from rota.stores.transaction import Transaction
 from rota.stores.work import Work
 
-__all__ = ["CALL_TIMEOUT", "TransactionalStore", "unit_of_work"]
+__all__ = ["TransactionalStore", "unit_of_work"]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Grouped = TypeVar("Grouped", bound=NewTask | Activity | Change | Settlement | tuple[Event, Identity])
 """What callers bring to a group."""
-
-CALL_TIMEOUT = 5.0
-"""Seconds after which a store call is given up (what it did is then unknown)."""
 
 _IDENTITIES, _RUNS = "known", "runs"
 """The two parts of a user's export, as its cursor names them."""
@@ -71,13 +69,17 @@ def unit_of_work(verb: Callable[[Work], T], now: Instant | None) -> Callable[[Tr
 
 
 class TransactionalStore(Store):
-    """Every verb as one transaction, for stores that can run Python inside one."""
+    """Every verb as one transaction, for stores that can run Python inside one.
 
-    def __init__(self, *, in_flight: int) -> None:
+    A call that takes longer than `call_timeout` seconds is given up; what it did is then unknown.
+    """
+
+    def __init__(self, *, in_flight: int, call_timeout: float | None = None) -> None:
+        self.call_timeout = seconds_of(call_timeout)
         self._known_types: set[str] = set()
         self._poked = asyncio.Event()
         self._schedules = Batcher(
-            self._group(verbs.schedule), limits.size_of, in_flight=in_flight, patience=CALL_TIMEOUT
+            self._group(verbs.schedule), limits.size_of, in_flight=in_flight, patience=self.call_timeout
         )
         self._touches = self._batcher(verbs.touch, in_flight)
         self._updates = self._batcher(verbs.update, in_flight)
@@ -97,7 +99,7 @@ class TransactionalStore(Store):
     # --- grouping ---
 
     def _batcher(self, verb: Callable[[Work, list[Grouped]], list[Result]], in_flight: int) -> Batcher[Grouped, Result]:
-        return Batcher(self._group(verb), limits.size_of, in_flight=in_flight, patience=CALL_TIMEOUT)
+        return Batcher(self._group(verb), limits.size_of, in_flight=in_flight, patience=self.call_timeout)
 
     def _group(
         self, verb: Callable[[Work, list[Item]], list[Result]]
@@ -201,7 +203,7 @@ class TransactionalStore(Store):
         lease_ms: Millis,
         *,
         now: Instant | None = None,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float | None = None,
     ) -> list[Reply]:
         for renewal in renewals:
             limits.check_renewal(renewal)
@@ -212,7 +214,7 @@ class TransactionalStore(Store):
             work.finish()
             return replies
 
-        return self._transact_blocking(run, timeout) if renewals else []
+        return self._transact_blocking(run, self.call_timeout if timeout is None else timeout) if renewals else []
 
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         for settlement in settlements:
@@ -236,9 +238,10 @@ class TransactionalStore(Store):
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._work(lambda work: verbs.tick(work, beat), now)
 
-    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT) -> Tick:
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
         # Whoever waits here is not woken: the answer says what is due.
-        return self._transact_blocking(unit_of_work(lambda work: verbs.tick(work, beat), now), timeout)[0]
+        seconds = self.call_timeout if timeout is None else timeout
+        return self._transact_blocking(unit_of_work(lambda work: verbs.tick(work, beat), now), seconds)[0]
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         return await self._work(lambda work: verbs.prune(work, run_ttl_ms, limit), now)

@@ -197,7 +197,7 @@ class FaultyStore(Store):
         return await self._do("abandon", lambda: self.store.abandon(instance, claim_id, now=now))
 
     def renew(
-        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float = 5.0
+        self, renewals: Sequence[Renewal], lease_ms: Millis, *, now: Instant | None = None, timeout: float | None = None
     ) -> list[Reply]:
         return self._do_blocking("renew", lambda: self.store.renew(renewals, lease_ms, now=now, timeout=timeout))
 
@@ -210,7 +210,7 @@ class FaultyStore(Store):
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._do("tick", lambda: self.store.tick(beat, now=now))
 
-    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = 5.0) -> Tick:
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
         return self._do_blocking("tick", lambda: self.store.tick_blocking(beat, now=now, timeout=timeout))
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:

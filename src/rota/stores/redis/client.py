@@ -28,16 +28,14 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
 from rota.stores.redis.address import Address
 from rota.stores.redis.source import Script, script
 
-__all__ = ["CALL_SECONDS", "Call", "Server", "close_client"]
+__all__ = ["Call", "Server", "close_client"]
 
 T = TypeVar("T")
-
-CALL_SECONDS = 5.0
-"""How long a command may take; its outcome is unknown afterwards."""
 
 LOOP_CALLS = 16
 """How many calls of the event loop are under way at most, and so how many connections it has."""
@@ -81,10 +79,11 @@ async def close_client(client: _Client) -> None:
 
 
 class Server:
-    """One Redis, Sentinel group or Cluster."""
+    """One Redis, Sentinel group or Cluster. What a command does beyond `call_timeout` seconds is unknown."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, call_timeout: float | None = None) -> None:
         self.address = address
+        self.call_timeout = seconds_of(call_timeout)
         self.name = address.name
         self._blocking: _Client | None = None
         self._loop: _Client | None = None
@@ -97,12 +96,12 @@ class Server:
     def open(self) -> None:
         """Make the clients; they connect when they are first used."""
         self._slots = asyncio.Semaphore(LOOP_CALLS)
-        self._loop = _loop_client(self.address)
+        self._loop = _loop_client(self.address, self.call_timeout)
 
     async def close(self) -> None:
         if self._calls:
             # Whoever called has been told by now. A reply that has not come yet will not be read: its connection goes.
-            _, late = await asyncio.wait(self._calls, timeout=CALL_SECONDS)
+            _, late = await asyncio.wait(self._calls, timeout=self.call_timeout)
             for call in late:
                 call.cancel()
         loop, self._loop = self._loop, None
@@ -177,7 +176,7 @@ class Server:
         task: asyncio.Task[T] = asyncio.get_running_loop().create_task(_coroutine(make))
         self._calls.add(task)
         task.add_done_callback(self._call_is_done)
-        done, _ = await asyncio.wait([task], timeout=CALL_SECONDS)
+        done, _ = await asyncio.wait([task], timeout=self.call_timeout)
         if not done:
             raise self._late()
         try:
@@ -188,7 +187,7 @@ class Server:
     async def _slot(self) -> None:
         """Whoever gives up while waiting here has sent nothing."""
         try:
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(self.call_timeout):
                 await self._slots.acquire()
         except TimeoutError:
             raise self._late() from None
@@ -214,7 +213,9 @@ class Server:
                 yield page
             return
         for node in cast("LoopCluster", self._loop_or_refuse()).get_primaries():
-            client = LoopRedis(host=node.host, port=int(node.port), **_options(self.address, LoopRetry))
+            client = LoopRedis(
+                host=node.host, port=int(node.port), **_options(self.address, LoopRetry, self.call_timeout)
+            )
             try:
                 ask = partial(self._ask, client)
                 async for page in self._pages(ask, "SCAN", ("MATCH", pattern, "COUNT", count)):
@@ -300,7 +301,7 @@ class Server:
     def _blocking_client(self) -> _Client:
         with self._making:
             if self._blocking is None:
-                self._blocking = _blocking_client(self.address)
+                self._blocking = _blocking_client(self.address, self.call_timeout)
             return self._blocking
 
     # --- what can be said ---
@@ -312,7 +313,8 @@ class Server:
 
     def _late(self) -> StoreUnavailable:
         return StoreUnavailable(
-            f"The store {self.name} did not answer within {CALL_SECONDS:g} s. Whether the call took effect is unknown."
+            f"The store {self.name} did not answer within {self.call_timeout:g} s."
+            " Whether the call took effect is unknown."
         )
 
     def _closed(self) -> StoreUnavailable:
@@ -322,8 +324,8 @@ class Server:
         """A client of its own for a subscription, which holds its connection for long."""
         if self.address.kind == "cluster":
             host, port = self.address.hosts[0]
-            return LoopRedis(host=host, port=port, **_options(self.address, LoopRetry))
-        return cast("LoopRedis", _loop_client(self.address))
+            return LoopRedis(host=host, port=port, **_options(self.address, LoopRetry, self.call_timeout))
+        return cast("LoopRedis", _loop_client(self.address, self.call_timeout))
 
 
 def _evaluate(client: _Client, wanted: Script, key: str, args: Sequence[str | bytes]) -> Any:
@@ -343,19 +345,19 @@ def _coroutine(make: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
 # --- clients --------------------------------------------------------------------------------------------------------
 
 
-def _options(address: Address, retry: type[Retry] | type[LoopRetry]) -> dict[str, Any]:
+def _options(address: Address, retry: type[Retry] | type[LoopRetry], seconds: float) -> dict[str, Any]:
     """No command is ever repeated by the driver: a script whose reply was lost may have run."""
     return {
         **address.options,
-        "socket_timeout": CALL_SECONDS,
-        "socket_connect_timeout": CALL_SECONDS,
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
         "retry": retry(NoBackoff(), 0),
         "protocol": 2,
     }
 
 
-def _loop_client(address: Address) -> _Client:
-    options = _options(address, LoopRetry)
+def _loop_client(address: Address, seconds: float) -> _Client:
+    options = _options(address, LoopRetry, seconds)
     match address.kind:
         case "cluster":
             host, port = address.hosts[0]
@@ -364,12 +366,12 @@ def _loop_client(address: Address) -> _Client:
             sentinel: Any = LoopSentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)
         case _:
-            client = LoopRedis.from_pool(_pool(cast("Any", LoopPool), address, LOOP_CALLS, options))
+            client = LoopRedis.from_pool(_pool(cast("Any", LoopPool), address, LOOP_CALLS, seconds, options))
     return cast("_Client", client)
 
 
-def _blocking_client(address: Address) -> _Client:
-    options = _options(address, Retry)
+def _blocking_client(address: Address, seconds: float) -> _Client:
+    options = _options(address, Retry, seconds)
     match address.kind:
         case "cluster":
             host, port = address.hosts[0]
@@ -378,10 +380,10 @@ def _blocking_client(address: Address) -> _Client:
             sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)
         case _:
-            pool = _pool(cast("Any", BlockingConnectionPool), address, THREAD_CONNECTIONS, options)
+            pool = _pool(cast("Any", BlockingConnectionPool), address, THREAD_CONNECTIONS, seconds, options)
             client = Redis.from_pool(pool)
     return cast("_Client", client)
 
 
-def _pool(kind: Any, address: Address, size: int, options: dict[str, Any]) -> Any:
-    return kind.from_url(address.plain_url, max_connections=size, timeout=CALL_SECONDS, **options)
+def _pool(kind: Any, address: Address, size: int, seconds: float, options: dict[str, Any]) -> Any:
+    return kind.from_url(address.plain_url, max_connections=size, timeout=seconds, **options)

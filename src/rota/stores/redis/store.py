@@ -49,7 +49,7 @@ from rota.stores.base import (
 from rota.stores.batching import Batcher
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
-from rota.stores.redis.client import CALL_SECONDS, Server
+from rota.stores.redis.client import Server
 from rota.stores.redis.index import INDEXES
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.listener import Listener
@@ -58,7 +58,7 @@ from rota.stores.redis.reconcile import Reconciled, reconcile
 from rota.stores.redis.scripts import Answers, Scripts
 from rota.stores.redis.transaction import RedisTransaction
 from rota.stores.transaction import Transaction
-from rota.stores.transactional import CALL_TIMEOUT, TransactionalStore, unit_of_work
+from rota.stores.transactional import TransactionalStore, unit_of_work
 from rota.stores.work import Work
 
 __all__ = ["SCHEMA", "RedisStore"]
@@ -79,10 +79,10 @@ THREADS = 6
 class RedisStore(TransactionalStore):
     """Tasks in Redis, shared by any number of instances."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, call_timeout: float | None = None) -> None:
         self.url = url
         address = parse_address(url)
-        self._server = Server(address)
+        self._server = Server(address, call_timeout)
         self._keys = Keys(address.prefix)
         self._scripts = Scripts(self._server, self._keys, clock)
         self._looking = Looking(self._scripts)
@@ -99,7 +99,7 @@ class RedisStore(TransactionalStore):
             verbs.touch: self._scripts.touch,
             verbs.settle: self._scripts.settle,
         }
-        super().__init__(in_flight=3)
+        super().__init__(in_flight=3, call_timeout=call_timeout)
 
     # --- coming and going ---
 
@@ -171,11 +171,11 @@ class RedisStore(TransactionalStore):
         """Wait for a thread, but never cancel what it does."""
         work: Future[T] = self._open_pool(self._threads).submit(function)
         waiting = asyncio.wrap_future(work)
-        done, _ = await asyncio.wait([waiting], timeout=2 * CALL_SECONDS)
+        done, _ = await asyncio.wait([waiting], timeout=2 * self.call_timeout)
         if not done:
             waiting.add_done_callback(_look_away)
             raise StoreUnavailable(
-                f"The store {self._server.name} did not answer within {2 * CALL_SECONDS:g} s."
+                f"The store {self._server.name} did not answer within {2 * self.call_timeout:g} s."
                 " Whether the call took effect is unknown."
             )
         return waiting.result()
@@ -331,8 +331,9 @@ class RedisStore(TransactionalStore):
         lease_ms: Millis,
         *,
         now: Instant | None = None,
-        timeout: float = CALL_TIMEOUT,
+        timeout: float | None = None,
     ) -> list[Reply]:
+        seconds = self.call_timeout if timeout is None else timeout
         for renewal in renewals:
             limits.check_renewal(renewal)
         replies: dict[int, Reply] = {}
@@ -340,7 +341,7 @@ class RedisStore(TransactionalStore):
             places = [at for at, renewal in enumerate(renewals) if renewal.task_type == name]
             part = [renewals[at] for at in places]
             found = self._wait_for_thread(
-                self._heart, lambda name=name, part=part: self._scripts.renew(name, part, lease_ms, now), timeout
+                self._heart, lambda name=name, part=part: self._scripts.renew(name, part, lease_ms, now), seconds
             )
             replies.update(zip(places, found, strict=True))
         return [replies[at] for at in range(len(renewals))]
@@ -360,8 +361,9 @@ class RedisStore(TransactionalStore):
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._on_thread(lambda: duties.tick(self, self._scripts, beat, now))
 
-    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float = CALL_TIMEOUT) -> Tick:
-        return self._wait_for_thread(self._sweeping, lambda: duties.tick(self, self._scripts, beat, now), timeout)
+    def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
+        seconds = self.call_timeout if timeout is None else timeout
+        return self._wait_for_thread(self._sweeping, lambda: duties.tick(self, self._scripts, beat, now), seconds)
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         at = await self.now() if now is None else now

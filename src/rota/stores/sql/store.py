@@ -29,12 +29,12 @@ T = TypeVar("T")
 class SqlStore(TransactionalStore):
     """Tasks in a SQLite file or a PostgreSQL database."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, call_timeout: float | None = None) -> None:
         self.url = url
-        self.database = Database(url, clock=clock, what="store")
+        self.database = Database(url, clock=clock, what="store", call_timeout=call_timeout)
         """Where the store's rows live; others may put theirs beside them."""
         self._backend = self.database.backend
-        super().__init__(in_flight=self._backend.in_flight)
+        super().__init__(in_flight=self._backend.in_flight, call_timeout=call_timeout)
         self._lanes: set[tuple[str, int]] = set()
         self._shards = threading.local()
         self._is_open = False
