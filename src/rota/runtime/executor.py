@@ -180,7 +180,9 @@ class Executor:
                 verdict = await self._call(running)
             except asyncio.CancelledError as error:
                 verdict = self._cancelled(running, error)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # KeyboardInterrupt, a library's own: the run has ended, and is settled
+                if _is_closed_from_outside(running, error):
+                    raise
                 verdict = of_error(error)
                 running.error = error
         if running.cause is None:
@@ -319,20 +321,24 @@ class Executor:
     def _log_settled(
         self, write: Callable[..., object], event: str, running: Running, settlement: Settlement, then: Task | None
     ) -> None:
-        raised = None if isinstance(running.error, Signal) else running.error
-        write(
-            event,
-            task_type=settlement.task_type,
-            key=settlement.key,
-            token=settlement.token,
-            outcome=settlement.event.value,
+        known: dict[str, object] = {
+            "task_type": settlement.task_type,
+            "key": settlement.key,
+            "token": settlement.token,
+            "outcome": settlement.event.value,
             # What was asked for is not what came of it: a retry with none left is a dead letter.
             **({} if then is None else {"status": then.status.value}),
-            reason=settlement.reason,
-            error=settlement.error,
-            duration_ms=settlement.duration_ms,
-            **({} if raised is None else {"exc_info": raised}),
-        )
+            "reason": settlement.reason,
+            "error": settlement.error,
+            "duration_ms": settlement.duration_ms,
+        }
+        if running.error is None or isinstance(running.error, Signal):
+            write(event, **known)
+            return
+        try:
+            write(event, **known, exc_info=running.error)
+        except BaseException:  # an application's own log may stumble over an exception that cannot be shown
+            write(event, **known)
 
 
 def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
@@ -340,6 +346,16 @@ def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
     if verdict is None or cause in (Cause.TIMEOUT, Cause.LOST):
         return None
     return verdict if verdict.event is Event.COMPLETE and verdict.is_explicit else None
+
+
+def _is_closed_from_outside(running: Running, error: BaseException) -> bool:
+    """Whether the coroutine is being thrown away with its loop, and not its handler that raised a GeneratorExit."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() not in (running.job, running.left_behind)
+    except RuntimeError:  # no loop runs here any more
+        return True
 
 
 def _disarm(running: Running) -> None:

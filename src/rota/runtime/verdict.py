@@ -70,10 +70,11 @@ def of_value(value: object) -> Verdict:
 
 
 def of_error(error: BaseException) -> Verdict:
-    """What a raised exception means."""
-    if isinstance(error, Signal):
-        return _of_signal(error)
-    return Verdict(Event.RETRY, "error", shortened(_described(error)))
+    """What a raised exception means, also one that cannot be read: whatever was raised, the run has an end."""
+    try:
+        return _of_signal(error) if isinstance(error, Signal) else _of_failure(error)
+    except BaseException:  # a signal of the handler's own making may be as broken as the handler
+        return Verdict(Event.RETRY, "error", shortened(f"{type(error).__name__} (it cannot be read)"))
 
 
 def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
@@ -108,7 +109,11 @@ def _of_signal(signal: Signal) -> Verdict:
         case Discard():
             return Verdict(Event.DISCARD, "discarded", result=shortened(signal.reason))
         case _:
-            return Verdict(Event.RETRY, "error", shortened(_described(signal)))
+            return _of_failure(signal)
+
+
+def _of_failure(error: BaseException) -> Verdict:
+    return Verdict(Event.RETRY, "error", shortened(_described(error)))
 
 
 def _of_dict(value: dict[object, object]) -> Verdict:
@@ -130,7 +135,7 @@ def _of_nonsense(value: object) -> Verdict:
 def _described(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # an exception's own __str__ may be as broken as its handler
+    except BaseException:  # an exception's own __str__ may be as broken as its handler, and raise what it likes
         text = "(its message cannot be shown)"
     if isinstance(error, Signal):
         return text
