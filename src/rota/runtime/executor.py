@@ -26,6 +26,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
+from msgspec.structs import replace
+
 from rota.clock import Clock
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Event, Identity, Settlement, Task
@@ -53,6 +55,8 @@ Settled = Callable[[Task, Event, bool], None]
 
 _RELEASED = Verdict(Event.RELEASE)
 _FAILURES = frozenset({Event.RETRY, Event.FAIL})
+_UNWRITABLE = (ValueError, TypeError)
+"""They say that a text cannot be kept (`InvalidInput` is a ValueError): how the run ended can be, without its texts."""
 _NO_TYPE = TaskType(name="unknown")
 
 
@@ -239,7 +243,7 @@ class Executor:
     # --- settling ---
 
     async def _finish(self, running: Running, verdict: Verdict | None) -> None:
-        running.settling = True
+        running.begin_settling(self._clock.monotonic())
         _disarm(running)
         landed = False
         try:
@@ -260,33 +264,40 @@ class Executor:
         self.on_settled(running.task, Event.RELEASE if verdict is None else verdict.event, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:
-        """Write the end of the run, for as long as the store is away: the token keeps a late one harmless."""
+        """Write the end of the run, for as long as it takes: the token keeps a late one harmless, and only a stale one
+        makes it worthless. Nobody but us knows how the run ended."""
         settlement = self._settlement(running, verdict)
         failures = 0
         while True:
             try:
                 # The store's own deadline bounds it: a second one for each run would cost as much as the run.
                 replies = await self._store.settle([settlement])
-            except StoreUnavailable as error:
+            except Exception as error:
                 failures += 1
-                self._pulse.bad("settling", error)
+                self._not_settled(running, error, failures)
+                bare = replace(settlement, error=None, result=None)
+                if isinstance(error, _UNWRITABLE) and settlement != bare:
+                    settlement = bare
+                    continue
                 if self._has_given_up:
                     return False
                 await asyncio.sleep(back_off_seconds(failures, self._chance()))
-            except Exception as error:
-                bare = Verdict(verdict.event, verdict.reason, after_ms=verdict.after_ms)
-                self._log.error("settle refused", key=running.task.key, reason=verdict.reason, exc_info=error)
-                if verdict == bare:
-                    return False
-                return await self._settle(running, bare)
             else:
                 if failures:
                     self._pulse.good("settling")
                 return self._settled(running, settlement, replies[0])
 
+    def _not_settled(self, running: Running, error: Exception, failures: int) -> None:
+        self._pulse.bad("settling", error)
+        if failures & (failures - 1) == 0:
+            # An outage of hours is worth a line now and then, not two a second for each run.
+            known = {"task_type": running.task.task_type, "key": running.task.key, "token": running.task.token}
+            raised = {} if isinstance(error, StoreUnavailable) else {"exc_info": error}
+            self._log.warning("outcome waits", **known, failures=failures, error=str(error), **raised)
+
     def _settlement(self, running: Running, verdict: Verdict) -> Settlement:
         task = running.task
-        running.took_ms = max(0, round((self._clock.monotonic() - running.started) * 1_000))
+        running.took_ms = max(0, round((running.settling_since - running.started) * 1_000))
         return Settlement(
             task_type=task.task_type,
             key=task.key,
