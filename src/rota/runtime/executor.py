@@ -11,11 +11,12 @@ Why a run had to stop decides how it is settled:
     cancelled    discard, reason cancelled (the store makes it `cancelled`)
     shutdown     release: unfinished work runs elsewhere, no retry is burned
     fenced       release: the lease could not be renewed, somebody else may own the task by now
+    late         release: the claim was too old to begin with, and the handler was never called
     lost         nothing: somebody else does own it
 
-After being told to stop for one of the last four, a handler that explicitly returns True, a text or a dict is taken
-at its word: the work is done. A bare return is not that: it is what a handler does that looked at `run.cancelled` and
-left.
+After being told to stop, but not for its timeout or a lost lease, a handler that explicitly returns True, a text or a
+dict is taken at its word: the work is done. A bare return is not that: it is what a handler does that looked at
+`run.cancelled` and left.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from rota.clock import Clock
+from rota.clock import SECOND, Clock, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Event, Identity, Settlement, Task
 from rota.core.task_type import TaskType
@@ -37,6 +38,7 @@ from rota.logs import get_logger
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
+from rota.runtime.lease import safe_seconds
 from rota.runtime.observer import Observer
 from rota.runtime.process import run_in_process
 from rota.runtime.running import Running
@@ -72,6 +74,7 @@ class Executor:
         clock: Clock,
         chance: Callable[[], float],
         pulse: Pulse,
+        lease_ms: Millis = 10 * SECOND,
         grace: float = GRACE_SECONDS,
         observers: tuple[Observer, ...] = (),
     ) -> None:
@@ -92,6 +95,7 @@ class Executor:
         self._clock = clock
         self._chance = chance
         self._pulse = pulse
+        self._safe_for = safe_seconds(lease_ms)
         self._threads = Threads()
         self._has_given_up = False
         self._closed_one = asyncio.Event()
@@ -174,8 +178,11 @@ class Executor:
         """Call the handler and classify what it did."""
         if not running.has_handler:
             return _RELEASED
-        running.entered = True
         running.started = self._clock.monotonic()
+        if running.started - running.held_since > self._safe_for and running.tell_to_stop(Cause.LATE):
+            # The loop was blocked, or the whole process frozen, since the claim was sent.
+            return of_stop(Cause.LATE, running.timeout_ms)
+        running.entered = True
         for observer in self.observers:
             observer.run_started(running)
         verdict: Verdict | None = None

@@ -124,7 +124,7 @@ class Running:
         An outcome that the store does not take holds its lease until it lands: the work is done, and whoever took the
         task over would only do it again. A renewal that comes after it is stale, which harms nobody.
         """
-        if self.cause in (Cause.LOST, Cause.FENCED):
+        if self.cause in (Cause.LOST, Cause.FENCED, Cause.LATE):
             return False
         if self.settling:
             return now - self.settling_since > A_MOMENT

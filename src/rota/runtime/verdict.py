@@ -30,6 +30,8 @@ class Cause(StrEnum):
     """The store says that the token is stale: somebody else owns the task."""
     FENCED = "fenced"
     """The lease could not be renewed in time, so somebody else may own the task."""
+    LATE = "late"
+    """Its claim was so old when it was its turn that somebody else may own the task: it was never begun."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -89,6 +91,10 @@ def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
             return Verdict(Event.RELEASE)
         case Cause.FENCED:
             return Verdict(Event.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time.")
+        case Cause.LATE:
+            return Verdict(
+                Event.RELEASE, "lost", "It was not begun: when it was its turn, its lease had nearly run out."
+            )
         case Cause.LOST:
             return None
 
