@@ -117,6 +117,13 @@ class Executor:
             self._log.debug("claim", task_type=task.task_type, key=task.key, token=task.token, attempt=task.attempt)
         return running
 
+    def put_back(self, task: Task, held_since: float, why: str) -> None:
+        """Release a task that was claimed and is not begun here; it holds its slot until the store has taken that."""
+        running = Running(task, None, 0, held_since)
+        self.running.add(running)
+        self.per_type[task.task_type] += 1
+        running.job = asyncio.get_running_loop().create_task(self._finish(running, Verdict(Event.RELEASE, error=why)))
+
     def stop_run(self, running: Running, cause: Cause) -> None:
         """Tell one run to stop; on the event loop's own thread."""
         if running.tell_to_stop(cause):
@@ -223,7 +230,7 @@ class Executor:
 
     def _desert(self, running: Running) -> None:
         """Give up on a handler that does not stop: settle its run without it."""
-        if running.settling or running.deserted:
+        if running.settling or running.deserted or not running.has_handler:
             return
         assert running.cause is not None, "only a run that was told to stop is given up on"
         running.deserted = True
@@ -264,7 +271,7 @@ class Executor:
     def _close(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
         self.running.discard(running)
         self.per_type[running.task.task_type] -= 1
-        self.runs_total += 1
+        self.runs_total += running.has_handler
         self._closed_one.set()
         for observer in self.observers:
             observer.run_ended(running, verdict, landed)
