@@ -250,7 +250,7 @@ class TaskScheduler(ITaskScheduler):
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
         self._background = Background(self._connection, self._new_worker, waits=self._can_be_away())
-        self._hands = Hands()
+        self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
 
     @property

@@ -66,6 +66,7 @@ from rota.triggers import series as fires
 __all__ = [
     "MAX_CRASHES",
     "MAX_SNOOZES",
+    "SUSPECT_CRASHES",
     "TABLE",
     "Special",
     "Step",
@@ -92,6 +93,8 @@ __all__ = [
 ]
 
 MAX_CRASHES = 3
+SUSPECT_CRASHES = MAX_CRASHES - 1
+"""From so many crashes on the next one makes a task poison: an instance runs one such task at a time."""
 MAX_SNOOZES = 100
 
 _REPLACED = 0

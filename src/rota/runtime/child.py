@@ -2,15 +2,24 @@
 
 Its answers go to the standard output it was started with. The handler's own prints go to the standard error instead,
 so that nothing it writes can be taken for an answer.
+
+It does not outlive its worker: a killed worker's task is taken over, and would be worked on twice. The order comes
+through the standard input, which stays open for as long as the worker lives; a thread waits for its end and then kills
+the whole group, with whatever the handler has started. A handler may never let another thread run (native code that
+holds the interpreter's lock), so on Linux the kernel itself does the same. Asking it for a signal at the parent's death
+(PR_SET_PDEATHSIG) would not do: that one is for this process alone, which would be gone before it has ended its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import functools
 import importlib
 import os
 import runpy
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -31,9 +40,49 @@ Say = Callable[[Line], None]
 def main() -> None:
     """Read one order, carry it out, say how it ended."""
     say = _speaker(_channel())
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    lifeline = _lifeline()
+    order = msgspec.json.decode(_line(lifeline), type=Order)
+    _have_the_kernel_watch(lifeline)
+    threading.Thread(target=_hold_on, args=(lifeline,), name="rota-lifeline", daemon=True).start()
     sys.path[:] = order.sys_path
     say(Line(verdict=_carry_out(order, say)))
+
+
+def _lifeline() -> int:
+    """The standard input under another number: whatever the handler does with its own finds nothing there."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return lifeline
+
+
+def _line(lifeline: int) -> bytes:
+    """The order; nothing comes after it. Read without a buffer, which a waiting thread would hold at the end."""
+    parts: list[bytes] = []
+    while not parts or not parts[-1].endswith(b"\n"):
+        part = os.read(lifeline, 65_536)
+        if not part:
+            sys.exit("The worker was gone before it had said what to do.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _have_the_kernel_watch(lifeline: int) -> None:
+    """SIGKILL for the whole group as soon as something happens to the lifeline, and only its end ever does."""
+    if sys.platform == "linux" and os.getpgrp() == os.getpid():
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _hold_on(lifeline: int) -> None:
+    """Until the worker is gone."""
+    with contextlib.suppress(OSError):
+        os.read(lifeline, 1)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _channel() -> BinaryIO:

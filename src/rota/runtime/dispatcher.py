@@ -21,12 +21,15 @@ from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
 from rota.runtime.share import Lane, share
+from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
 
 __all__ = ["DispatchReport", "Dispatcher", "Slots"]
 
 QUIET_SECONDS = 0.1
 """For so long after a type had nothing due, types that do have work go first."""
+
+_WAITS = "It may have crashed its process, and so may another task that runs here: they run one at a time."
 
 log = get_logger("rota.dispatcher")
 
@@ -73,6 +76,7 @@ class Dispatcher(Duty[DispatchReport]):
         super().__init__(pulse, chance)
         self._store = store
         self._executor = executor
+        self._suspects = Suspects(executor)
         self._handlers = handlers
         self._types = types
         self._instance = instance
@@ -116,6 +120,9 @@ class Dispatcher(Duty[DispatchReport]):
             claimed = await self._claim(wants, now)
             satisfied |= self._note(wants, claimed)
             report = self._add(report, claimed)
+            if self._suspects.is_next_free:
+                # The one that was let come was not to be had: it is the next one's turn, whatever its type.
+                satisfied.clear()
         self._due_at = report.next_due_at
         return report
 
@@ -157,12 +164,13 @@ class Dispatcher(Duty[DispatchReport]):
         return returned
 
     async def _claim(self, wants: list[tuple[str, int]], now: Instant | None) -> Claimed:
+        self._suspects.let_next_come()
         request = ClaimRequest(
             wants=wants,
             instance=self._instance,
             claim_id=uuid.uuid4().hex,
             lease_ms=self._slots.lease_ms,
-            exclude=self._executor.excluded,
+            exclude=self._executor.excluded | self._suspects.waiting,
         )
         sent_at = self._clock.monotonic()
         # Noted before the call and struck out after it: cancelled, timed out or broken, it is not forgotten.
@@ -173,7 +181,10 @@ class Dispatcher(Duty[DispatchReport]):
             return Claimed([], claimed.next_due_at, claimed.now)
         self._unanswered.remove(request.claim_id)
         for task in claimed.tasks:
-            self._executor.start(task, sent_at)
+            if self._suspects.must_wait(task):
+                self._executor.put_back(task, sent_at, _WAITS)
+            else:
+                self._executor.start(task, sent_at)
         for observer in self._executor.observers:
             observer.claimed(len(claimed.tasks))
         return claimed

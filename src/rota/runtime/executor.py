@@ -11,11 +11,12 @@ Why a run had to stop decides how it is settled:
     cancelled    discard, reason cancelled (the store makes it `cancelled`)
     shutdown     release: unfinished work runs elsewhere, no retry is burned
     fenced       release: the lease could not be renewed, somebody else may own the task by now
+    late         release: the claim was too old to begin with, and the handler was never called
     lost         nothing: somebody else does own it
 
-After being told to stop for one of the last four, a handler that explicitly returns True, a text or a dict is taken
-at its word: the work is done. A bare return is not that: it is what a handler does that looked at `run.cancelled` and
-left.
+After being told to stop, but not for its timeout or a lost lease, a handler that explicitly returns True, a text or a
+dict is taken at its word: the work is done. A bare return is not that: it is what a handler does that looked at
+`run.cancelled` and left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
 
-from rota.clock import Clock
+from msgspec.structs import replace
+
+from rota.clock import SECOND, Clock, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Event, Identity, Settlement, Task
 from rota.core.task_type import TaskType
@@ -35,6 +38,7 @@ from rota.logs import get_logger
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
+from rota.runtime.lease import safe_seconds
 from rota.runtime.observer import Observer
 from rota.runtime.process import run_in_process
 from rota.runtime.running import Running
@@ -53,6 +57,8 @@ Settled = Callable[[Task, Event, bool], None]
 
 _RELEASED = Verdict(Event.RELEASE)
 _FAILURES = frozenset({Event.RETRY, Event.FAIL})
+_UNWRITABLE = (ValueError, TypeError)
+"""They say that a text cannot be kept (`InvalidInput` is a ValueError): how the run ended can be, without its texts."""
 _NO_TYPE = TaskType(name="unknown")
 
 
@@ -68,6 +74,7 @@ class Executor:
         clock: Clock,
         chance: Callable[[], float],
         pulse: Pulse,
+        lease_ms: Millis = 10 * SECOND,
         grace: float = GRACE_SECONDS,
         observers: tuple[Observer, ...] = (),
     ) -> None:
@@ -88,6 +95,7 @@ class Executor:
         self._clock = clock
         self._chance = chance
         self._pulse = pulse
+        self._safe_for = safe_seconds(lease_ms)
         self._threads = Threads()
         self._has_given_up = False
         self._closed_one = asyncio.Event()
@@ -108,6 +116,13 @@ class Executor:
         if self._is_verbose:
             self._log.debug("claim", task_type=task.task_type, key=task.key, token=task.token, attempt=task.attempt)
         return running
+
+    def put_back(self, task: Task, held_since: float, why: str) -> None:
+        """Release a task that was claimed and is not begun here; it holds its slot until the store has taken that."""
+        running = Running(task, None, 0, held_since)
+        self.running.add(running)
+        self.per_type[task.task_type] += 1
+        running.job = asyncio.get_running_loop().create_task(self._finish(running, Verdict(Event.RELEASE, error=why)))
 
     def stop_run(self, running: Running, cause: Cause) -> None:
         """Tell one run to stop; on the event loop's own thread."""
@@ -170,8 +185,11 @@ class Executor:
         """Call the handler and classify what it did."""
         if not running.has_handler:
             return _RELEASED
-        running.entered = True
         running.started = self._clock.monotonic()
+        if running.started - running.held_since > self._safe_for and running.tell_to_stop(Cause.LATE):
+            # The loop was blocked, or the whole process frozen, since the claim was sent.
+            return of_stop(Cause.LATE, running.timeout_ms)
+        running.entered = True
         for observer in self.observers:
             observer.run_started(running)
         verdict: Verdict | None = None
@@ -180,7 +198,9 @@ class Executor:
                 verdict = await self._call(running)
             except asyncio.CancelledError as error:
                 verdict = self._cancelled(running, error)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # KeyboardInterrupt, a library's own: the run has ended, and is settled
+                if _is_closed_from_outside(running, error):
+                    raise
                 verdict = of_error(error)
                 running.error = error
         if running.cause is None:
@@ -210,7 +230,7 @@ class Executor:
 
     def _desert(self, running: Running) -> None:
         """Give up on a handler that does not stop: settle its run without it."""
-        if running.settling or running.deserted:
+        if running.settling or running.deserted or not running.has_handler:
             return
         assert running.cause is not None, "only a run that was told to stop is given up on"
         running.deserted = True
@@ -237,7 +257,7 @@ class Executor:
     # --- settling ---
 
     async def _finish(self, running: Running, verdict: Verdict | None) -> None:
-        running.settling = True
+        running.begin_settling(self._clock.monotonic())
         _disarm(running)
         landed = False
         try:
@@ -251,40 +271,47 @@ class Executor:
     def _close(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
         self.running.discard(running)
         self.per_type[running.task.task_type] -= 1
-        self.runs_total += 1
+        self.runs_total += running.has_handler
         self._closed_one.set()
         for observer in self.observers:
             observer.run_ended(running, verdict, landed)
         self.on_settled(running.task, Event.RELEASE if verdict is None else verdict.event, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:
-        """Write the end of the run, for as long as the store is away: the token keeps a late one harmless."""
+        """Write the end of the run, for as long as it takes: the token keeps a late one harmless, and only a stale one
+        makes it worthless. Nobody but us knows how the run ended."""
         settlement = self._settlement(running, verdict)
         failures = 0
         while True:
             try:
                 # The store's own deadline bounds it: a second one for each run would cost as much as the run.
                 replies = await self._store.settle([settlement])
-            except StoreUnavailable as error:
+            except Exception as error:
                 failures += 1
-                self._pulse.bad("settling", error)
+                self._not_settled(running, error, failures)
+                bare = replace(settlement, error=None, result=None)
+                if isinstance(error, _UNWRITABLE) and settlement != bare:
+                    settlement = bare
+                    continue
                 if self._has_given_up:
                     return False
                 await asyncio.sleep(back_off_seconds(failures, self._chance()))
-            except Exception as error:
-                bare = Verdict(verdict.event, verdict.reason, after_ms=verdict.after_ms)
-                self._log.error("settle refused", key=running.task.key, reason=verdict.reason, exc_info=error)
-                if verdict == bare:
-                    return False
-                return await self._settle(running, bare)
             else:
                 if failures:
                     self._pulse.good("settling")
                 return self._settled(running, settlement, replies[0])
 
+    def _not_settled(self, running: Running, error: Exception, failures: int) -> None:
+        self._pulse.bad("settling", error)
+        if failures & (failures - 1) == 0:
+            # An outage of hours is worth a line now and then, not two a second for each run.
+            known = {"task_type": running.task.task_type, "key": running.task.key, "token": running.task.token}
+            raised = {} if isinstance(error, StoreUnavailable) else {"exc_info": error}
+            self._log.warning("outcome waits", **known, failures=failures, error=str(error), **raised)
+
     def _settlement(self, running: Running, verdict: Verdict) -> Settlement:
         task = running.task
-        running.took_ms = max(0, round((self._clock.monotonic() - running.started) * 1_000))
+        running.took_ms = max(0, round((running.settling_since - running.started) * 1_000))
         return Settlement(
             task_type=task.task_type,
             key=task.key,
@@ -319,20 +346,24 @@ class Executor:
     def _log_settled(
         self, write: Callable[..., object], event: str, running: Running, settlement: Settlement, then: Task | None
     ) -> None:
-        raised = None if isinstance(running.error, Signal) else running.error
-        write(
-            event,
-            task_type=settlement.task_type,
-            key=settlement.key,
-            token=settlement.token,
-            outcome=settlement.event.value,
+        known: dict[str, object] = {
+            "task_type": settlement.task_type,
+            "key": settlement.key,
+            "token": settlement.token,
+            "outcome": settlement.event.value,
             # What was asked for is not what came of it: a retry with none left is a dead letter.
             **({} if then is None else {"status": then.status.value}),
-            reason=settlement.reason,
-            error=settlement.error,
-            duration_ms=settlement.duration_ms,
-            **({} if raised is None else {"exc_info": raised}),
-        )
+            "reason": settlement.reason,
+            "error": settlement.error,
+            "duration_ms": settlement.duration_ms,
+        }
+        if running.error is None or isinstance(running.error, Signal):
+            write(event, **known)
+            return
+        try:
+            write(event, **known, exc_info=running.error)
+        except BaseException:  # an application's own log may stumble over an exception that cannot be shown
+            write(event, **known)
 
 
 def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
@@ -340,6 +371,16 @@ def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
     if verdict is None or cause in (Cause.TIMEOUT, Cause.LOST):
         return None
     return verdict if verdict.event is Event.COMPLETE and verdict.is_explicit else None
+
+
+def _is_closed_from_outside(running: Running, error: BaseException) -> bool:
+    """Whether the coroutine is being thrown away with its loop, and not its handler that raised a GeneratorExit."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() not in (running.job, running.left_behind)
+    except RuntimeError:  # no loop runs here any more
+        return True
 
 
 def _disarm(running: Running) -> None:

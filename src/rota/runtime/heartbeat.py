@@ -20,6 +20,7 @@ from rota.core.task import Renewal
 from rota.logs import get_logger
 from rota.runtime.executor import Executor
 from rota.runtime.health import Pulse
+from rota.runtime.lease import safe_seconds
 from rota.runtime.running import Running
 from rota.runtime.stall import StallWatch
 from rota.runtime.thread_duty import ThreadDuty, call_on
@@ -30,7 +31,6 @@ __all__ = ["Heartbeat", "HeartbeatReport"]
 
 LONGEST_PERIOD = 0.5
 """Seconds between renewals at most: a wish to cancel travels with their answer, and is promised within 1 s."""
-_FENCE_MARGIN = 2.0
 _SHORTEST_CALL = 0.05
 _SHORTEST_PAUSE = 0.01
 
@@ -68,9 +68,8 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         self._lease_ms = lease_ms
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
-        lease = lease_ms / 1_000
-        self._period = min(lease / 4, LONGEST_PERIOD)
-        self._safe_for = lease - min(_FENCE_MARGIN, lease / 4)
+        self._period = min(lease_ms / 4_000, LONGEST_PERIOD)
+        self._safe_for = safe_seconds(lease_ms)
         self._stall = StallWatch(executor)
 
     def pause(self, failures: int) -> float:

@@ -53,39 +53,39 @@ class Guarded:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._known: set[tuple[str, type[Exception]]] = set()
+        self._known: set[tuple[str, type[BaseException]]] = set()
 
     def run_started(self, running: Running) -> None:
         try:
             self._observer.run_started(running)
-        except Exception as error:
+        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
             self._failed("run_started", error)
 
     def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
         try:
             self._observer.run_ended(running, verdict, landed)
-        except Exception as error:
+        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
             self._failed("run_ended", error)
 
     def write_refused(self, task: Task) -> None:
         try:
             self._observer.write_refused(task)
-        except Exception as error:
+        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
             self._failed("write_refused", error)
 
     def reaped(self, task: Task, now: Instant) -> None:
         try:
             self._observer.reaped(task, now)
-        except Exception as error:
+        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
             self._failed("reaped", error)
 
     def claimed(self, count: int) -> None:
         try:
             self._observer.claimed(count)
-        except Exception as error:
+        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
             self._failed("claimed", error)
 
-    def _failed(self, told: str, error: Exception) -> None:
+    def _failed(self, told: str, error: BaseException) -> None:
         """It will fail alike at the next run, and the next: once is enough to know."""
         if (told, type(error)) in self._known:
             return

@@ -1,8 +1,9 @@
 """A handler in a process of its own: it can be killed, and what it breaks is its own.
 
-The child (`child.py`) is told in one JSON object which function to call and for which task; it answers in JSON lines,
+The child (`child.py`) is told in one line of JSON which function to call and for which task; it answers in JSON lines,
 progress first and the verdict last. Nothing is pickled. It leads its own session, so that what it starts is killed
-with it.
+with it. Its standard input stays open as a lifeline: a worker that is killed closes it by dying, and the child ends
+itself before somebody else begins the same work.
 """
 
 from __future__ import annotations
@@ -92,9 +93,8 @@ async def _converse(
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(order)
+        process.stdin.write(order + b"\n")
         await process.stdin.drain()
-        process.stdin.close()
     while text := await process.stdout.readline():
         line = msgspec.json.decode(text, type=Line)
         if line.verdict is not None:
@@ -118,6 +118,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                 await process.wait()
     # What the handler itself started belongs to its session, and outlives its leader unless it is ended too.
     _signal_group(process.pid, signal.SIGKILL)
+    if process.stdin is not None:
+        process.stdin.close()
     await process.wait()
 
 

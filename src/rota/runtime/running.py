@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from rota.clock import Millis
 from rota.core.task import Renewal, Task
@@ -12,23 +13,27 @@ from rota.runtime.verdict import Cause
 
 __all__ = ["Running"]
 
+A_MOMENT = 0.25
+"""Seconds that settling a run takes at most, unless the store is in trouble: so long its lease is not renewed."""
+
 
 class Running:
     """A run from its claim to its settlement. Fields that both threads touch are single assignments."""
 
     __slots__ = (
         "_handler",
+        "_held_since",
         "_progress_sent",
         "_run",
         "cause",
         "deserted",
         "entered",
         "error",
-        "held_since",
         "interrupted",
         "job",
         "left_behind",
         "settling",
+        "settling_since",
         "started",
         "task",
         "timeout_ms",
@@ -40,8 +45,7 @@ class Running:
     def __init__(self, task: Task, handler: Handler | None, timeout_ms: Millis, held_since: float) -> None:
         self.task = task
         self.timeout_ms = timeout_ms
-        self.held_since = held_since
-        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
+        self._held_since = held_since
         self.started = held_since
         self.cause: Cause | None = None
         self.entered = False
@@ -50,6 +54,8 @@ class Running:
         self.error: BaseException | None = None
         """What the handler raised, for the log."""
         self.settling = False
+        self.settling_since = math.inf
+        """Monotonic seconds: when the handler was over, and its outcome began its way to the store."""
         self.deserted = False
         """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
         self.job: asyncio.Task[None] | None = None
@@ -81,6 +87,23 @@ class Running:
             self._run.cancelled = self.cause is not None
         return self._run
 
+    @property
+    def held_since(self) -> float:
+        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease.
+
+        Once only the outcome is on its way nothing is left to be fenced, however old the lease: it counts as new.
+        """
+        return math.inf if self.settling else self._held_since
+
+    @held_since.setter
+    def held_since(self, at: float) -> None:
+        self._held_since = at
+
+    def begin_settling(self, at: float) -> None:
+        """The handler is over; from now on nobody can tell it to stop."""
+        self.settling_since = at
+        self.settling = True
+
     def report_progress(self, progress: str) -> None:
         """Progress that comes as JSON from a process of its own."""
         if self.run is not None:
@@ -96,9 +119,15 @@ class Running:
         return True
 
     def is_held(self, now: float, grace: float) -> bool:
-        """Whether the lease is still to be renewed: not once it is lost, being settled, or long past its timeout."""
-        if self.settling or self.cause in (Cause.LOST, Cause.FENCED):
+        """Whether the lease is still to be renewed: not once it is lost, being settled, or long past its timeout.
+
+        An outcome that the store does not take holds its lease until it lands: the work is done, and whoever took the
+        task over would only do it again. A renewal that comes after it is stale, which harms nobody.
+        """
+        if self.cause in (Cause.LOST, Cause.FENCED, Cause.LATE):
             return False
+        if self.settling:
+            return now - self.settling_since > A_MOMENT
         return now <= self.started + self.timeout_ms / 1_000 + grace
 
     def renewal(self) -> Renewal:

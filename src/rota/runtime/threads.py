@@ -16,6 +16,9 @@ from queue import SimpleQueue
 __all__ = ["Threads"]
 
 _Job = Callable[[], None]
+_Outcome = tuple[object, BaseException | None]
+"""What a function returned, or what it raised. It is handed over as a value: an exception that a future throws into the
+coroutines that await it ends them all by itself if it is a GeneratorExit."""
 
 
 class Threads:
@@ -29,19 +32,25 @@ class Threads:
     async def run(self, function: Callable[[], object]) -> object:
         """The function's result, computed in a thread. Cancelling the caller leaves the thread to itself."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[object] = loop.create_future()
+        future: asyncio.Future[_Outcome] = loop.create_future()
         context = contextvars.copy_context()
 
         def job() -> None:
-            answer, error = _outcome(lambda: context.run(function))
+            outcome = _outcome(lambda: context.run(function))
             try:
-                loop.call_soon_threadsafe(_answer, future, answer, error)
+                loop.call_soon_threadsafe(_answer, future, outcome)
             except RuntimeError:
                 # The loop has ended: nobody is waiting any more.
                 return
 
         self._submit(job)
-        return await future
+        answer, error = await future
+        if isinstance(error, StopIteration):
+            # A coroutine cannot raise this one: Python would say that the coroutine is at fault.
+            raise RuntimeError("The handler raised StopIteration.") from error
+        if error is not None:
+            raise error
+        return answer
 
     def close(self) -> None:
         """Let the idle threads end; the busy ones end with their job. Another `run` opens it again."""
@@ -71,20 +80,13 @@ class Threads:
                 self._idle.append(queue)
 
 
-def _outcome(function: Callable[[], object]) -> tuple[object, BaseException | None]:
+def _outcome(function: Callable[[], object]) -> _Outcome:
     try:
         return function(), None
     except BaseException as error:  # SystemExit in a thread must reach the run, not end the thread in silence
         return None, error
 
 
-def _answer(future: asyncio.Future[object], answer: object, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if isinstance(error, StopIteration):
-        # A future refuses this one: it would end the coroutine that awaits it as if nothing had happened.
-        error = RuntimeError(f"StopIteration: {error}")
-    if error is None:
-        future.set_result(answer)
-    else:
-        future.set_exception(error)
+def _answer(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)

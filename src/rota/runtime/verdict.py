@@ -30,6 +30,8 @@ class Cause(StrEnum):
     """The store says that the token is stale: somebody else owns the task."""
     FENCED = "fenced"
     """The lease could not be renewed in time, so somebody else may own the task."""
+    LATE = "late"
+    """Its claim was so old when it was its turn that somebody else may own the task: it was never begun."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -70,10 +72,11 @@ def of_value(value: object) -> Verdict:
 
 
 def of_error(error: BaseException) -> Verdict:
-    """What a raised exception means."""
-    if isinstance(error, Signal):
-        return _of_signal(error)
-    return Verdict(Event.RETRY, "error", shortened(_described(error)))
+    """What a raised exception means, also one that cannot be read: whatever was raised, the run has an end."""
+    try:
+        return _of_signal(error) if isinstance(error, Signal) else _of_failure(error)
+    except BaseException:  # a signal of the handler's own making may be as broken as the handler
+        return Verdict(Event.RETRY, "error", shortened(f"{type(error).__name__} (it cannot be read)"))
 
 
 def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
@@ -88,6 +91,10 @@ def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
             return Verdict(Event.RELEASE)
         case Cause.FENCED:
             return Verdict(Event.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time.")
+        case Cause.LATE:
+            return Verdict(
+                Event.RELEASE, "lost", "It was not begun: when it was its turn, its lease had nearly run out."
+            )
         case Cause.LOST:
             return None
 
@@ -108,7 +115,11 @@ def _of_signal(signal: Signal) -> Verdict:
         case Discard():
             return Verdict(Event.DISCARD, "discarded", result=shortened(signal.reason))
         case _:
-            return Verdict(Event.RETRY, "error", shortened(_described(signal)))
+            return _of_failure(signal)
+
+
+def _of_failure(error: BaseException) -> Verdict:
+    return Verdict(Event.RETRY, "error", shortened(_described(error)))
 
 
 def _of_dict(value: dict[object, object]) -> Verdict:
@@ -130,7 +141,7 @@ def _of_nonsense(value: object) -> Verdict:
 def _described(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # an exception's own __str__ may be as broken as its handler
+    except BaseException:  # an exception's own __str__ may be as broken as its handler, and raise what it likes
         text = "(its message cannot be shown)"
     if isinstance(error, Signal):
         return text

@@ -87,6 +87,7 @@ class Worker:
             clock=clock,
             chance=chance,
             pulse=pulse,
+            lease_ms=settings.lease_ms,
             grace=settings.grace_ms / SECOND,
             observers=self._observers,
         )
