@@ -13,9 +13,9 @@ The line between claim and run is `claimed_at`, the `now` of the `at_claim` that
 fire is not a new claim of the series: it keeps `fire_at` and `claimed_at`, and the fires that pass until it settles are
 overlaps.
 
-There is one exception, and it moves the line instead of crossing it: when the claim was under misfire="all", fires at
-or before `claimed_at` may still be owed when its run settles, whatever the policy is by then. Then nothing is an overlap
-yet: the next claim starts at the first one owed and sees everything up to its own `now`, the fires of the run among them.
+There is one exception, and it moves the line instead of crossing it: after a claim under misfire="all", fires at or
+before `claimed_at` may still be owed when its run settles, whatever the policy is by then. Then nothing is an overlap
+yet: the next claim starts at the first one owed and sees all up to its own `now`, the fires of the run among them.
 
 The next fire follows from the last one accounted for, never from the end of the run, so a slow run cannot shift its
 series. Between the verbs one instant says it all, the record's `next_fire`: every fire before it is accounted for.
