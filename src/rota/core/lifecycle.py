@@ -246,18 +246,28 @@ def update(entry: Entry, change: Change, now: Instant) -> Step:
     )
     if change.trigger is UNSET:
         if change.scheduled_at is not UNSET and task.status is not _RUNNING:
-            changed = replace(changed, scheduled_at=change.scheduled_at)
+            changed = _due_by_hand(changed, change.scheduled_at)
         return Step(Answer.OK, changed, entry.past)
     changed = replace(changed, trigger=change.trigger, trigger_mode=decode_trigger(change.trigger).kind)
     if task.status is _RUNNING:
         # The run's end reads this mark: the trigger that is written now starts then.
         marked = replace(changed, next_fire=None, claimed_version=_REPLACED)
-        return Step(Answer.OK, marked, entry.past, _abandoned(task, now))
+        return Step(Answer.OK, marked, entry.past, _unclaimed(task, "updated", now))
     restarted = _restart_series(changed, now)
     if task.manual and restarted.is_recurring:
         # A run that somebody asked for still comes; only what follows it is new.
         restarted = replace(restarted, manual=True, scheduled_at=task.scheduled_at)
     return Step(Answer.OK, restarted, entry.past, _unclaimed(task, "updated", now))
+
+
+def _due_by_hand(task: Task, due_at: Instant) -> Task:
+    """The task with a due time that somebody chose: of a series, a run that was asked for, and no fire of its own.
+
+    A retry still belongs to its fire, and a paused series goes on with a fire when it is resumed.
+    """
+    is_waiting_for_a_fire = task.is_recurring and task.fire_at is None and task.status is _PENDING
+    is_asked_for = is_waiting_for_a_fire and due_at != task.scheduled_at
+    return replace(task, scheduled_at=due_at, manual=task.manual or is_asked_for)
 
 
 def touch(entry: Entry, task_type: TaskType, now: Instant) -> Step:
@@ -314,7 +324,7 @@ def _take(entry: Entry, task: Task, lease: Lease, now: Instant, runs: tuple[RunR
         claimed_version=task.version,
         renewed=False,
         extended=False,
-        fire_at=task.fire_at if task.is_recurring else task.scheduled_at,
+        fire_at=task.fire_at if task.is_recurring and not task.manual else task.scheduled_at,
         attempt=task.attempt + 1,
         dirty=False,
         parked=False,
@@ -427,10 +437,11 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
         counted = replace(counted, reason="poison")
     run = _run_of(task, settled, counted.reason, now)
     if task.want is Want.CANCEL:
-        past = _remember(entry.past, settled, task_type, now, ended=settled.event is Event.COMPLETE)
-        return Step(
-            Answer.OK, _finish(counted, _CANCELLED, task_type, now), past, (run,), settled.event is Event.COMPLETE
-        )
+        completed = settled.event is Event.COMPLETE
+        past = _remember(entry.past, settled, task_type, now, ended=completed)
+        # The series lives as long as its last run: whatever passed until then has its row.
+        runs = (run, *_unclaimed(task, "cancelled", now))
+        return Step(Answer.OK, _finish(counted, _CANCELLED, task_type, now), past, runs, completed)
     if retry_at is not None:
         return Step(Answer.OK, _wait_again(counted, retry_at, now), entry.past, (run,))
     past = _remember(entry.past, settled, task_type, now, ended=True)
@@ -497,6 +508,9 @@ def _wait_again(counted: Task, retry_at: Instant, now: Instant) -> Task:
             return _held(_restart_series(counted, now))
         # The fire being retried belongs to no old series any more: what the new one has in store begins now.
         counted = replace(counted, next_fire=series.next_after(now), opened_at=now)
+    if counted.manual and counted.is_recurring:
+        # Only a retry of a fire has one while it waits.
+        counted = replace(counted, fire_at=None)
     return replace(_held(counted), scheduled_at=retry_at)
 
 
@@ -528,10 +542,11 @@ def _advance(counted: Task, series: AnyTrigger, now: Instant) -> tuple[Instant |
     if counted.claimed_version == _REPLACED:
         # Edited during the run: the series that is written now starts now, whatever the old one had in mind.
         return series.next_after(now), ()
-    if counted.manual or counted.fire_at is None:
+    if counted.manual or counted.fire_at is None or counted.next_fire is None:
         return counted.next_fire, ()
     assert counted.opened_at is not None, f"{counted.identity} ran but was never claimed"
-    after = fires.at_settle(series, counted.series_policy, counted.fire_at, counted.opened_at, now)
+    # Not from `fire_at`: after an edit that one may be a fire of the trigger before, and of none of this one's.
+    after = fires.at_settle(series, counted.series_policy, counted.next_fire - 1, counted.opened_at, now)
     return after.next_fire, _range(counted, after.overlapped, RunStatus.SKIPPED, "overlap", now)
 
 
@@ -763,16 +778,11 @@ def _restart_series(task: Task, now: Instant) -> Task:
     return task if first is None else _awaiting(task, first)
 
 
-def _abandoned(task: Task, now: Instant) -> tuple[RunRecord, ...]:
-    """A record for the fires of a running series that is replaced: those after the one being run."""
-    series = task.series
-    if series is None or task.fire_at is None or task.next_fire is None:
-        return ()
-    return _range(task, fires.count_fires(series, task.fire_at, now), RunStatus.SKIPPED, "updated", now)
-
-
 def _unclaimed(task: Task, reason: str, now: Instant) -> tuple[RunRecord, ...]:
-    """A record for the fires that were due but will not be run, because the series was changed or stopped."""
+    """A record for the fires that were due but will not be run, because the series was changed or stopped.
+
+    They begin with `next_fire`, also during a run: whatever lies before it is accounted for, or is what runs.
+    """
     series = task.series
     # Fires at or after its end are none of its own.
     until = now if task.expires_at is None else min(now, task.expires_at - 1)
@@ -796,7 +806,7 @@ def _range(task: Task, span: Span | None, status: RunStatus, reason: str, now: I
             user_id=task.user_id,
             status=status,
             reason=reason,
-            trigger_mode="manual" if task.manual else task.trigger_mode,
+            trigger_mode=task.trigger_mode,
             started_at=now,
             fire_at=span.first_at,
             last_fire_at=span.last_at,

@@ -69,7 +69,7 @@ class Run:
 
     @property
     def fire_at(self) -> datetime | None:
-        """The nominal time that this run stands for; late runs and retries keep it."""
+        """The nominal time that this run stands for, kept by late runs and retries; if asked for, when it was due."""
         return None if self._task.fire_at is None else to_datetime(self._task.fire_at)
 
     @property

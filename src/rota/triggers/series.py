@@ -13,11 +13,12 @@ The line between claim and run is `claimed_at`, the `now` of the `at_claim` that
 fire is not a new claim of the series: it keeps `fire_at` and `claimed_at`, and the fires that pass until it settles are
 overlaps.
 
-There is one exception, and it moves the line instead of crossing it: under misfire="all", fires at or before
-`claimed_at` may still be owed when a run settles. Then nothing is an overlap yet: the next claim starts at the first
-one owed and sees everything up to its own `now`, the fires of the run among them.
+There is one exception, and it moves the line instead of crossing it: after a claim under misfire="all", fires at or
+before `claimed_at` may still be owed when its run settles, whatever the policy is by then. Then nothing is an overlap
+yet: the next claim starts at the first one owed and sees all up to its own `now`, the fires of the run among them.
 
-The next fire follows from `fire_at`, never from the end of the run, so a slow run cannot shift its series.
+The next fire follows from the last one accounted for, never from the end of the run, so a slow run cannot shift its
+series. Between the verbs one instant says it all, the record's `next_fire`: every fire before it is accounted for.
 """
 
 from __future__ import annotations
@@ -183,18 +184,19 @@ class _Due:
         return Span(self.fire_at, rest.last_at, rest.count + 1, rest.exact)
 
 
-def at_settle(trigger: Trigger, policy: Policy, fire_at: Instant, claimed_at: Instant, now: Instant) -> Settle:
-    """What follows the run of `fire_at`, which was claimed at `claimed_at` and ended `now`.
+def at_settle(trigger: Trigger, policy: Policy, accounted_until: Instant, claimed_at: Instant, now: Instant) -> Settle:
+    """What follows a run that was claimed at `claimed_at` and ended `now`.
 
-    Fires at or before `claimed_at` that misfire="all" still owes come first; what is later is left to the next claim.
+    Every fire up to `accounted_until`, most often the one that ran, is accounted for. Fires after it and at or before
+    `claimed_at` are owed: they come first, and what is later is left to the next claim, under the policy of its day.
     Otherwise the fires in (claimed_at, now] passed during the run: with overlap="skip" all of them are overlapped, with
     "queue" the last one is kept and due at once.
     """
-    following = trigger.next_after(fire_at)
-    if policy.misfire == "all" and following is not None and following <= claimed_at:
+    following = trigger.next_after(accounted_until)
+    if following is not None and following <= claimed_at:
         return Settle(following, None)
     # A claim never looks behind its own fire, even one that came early.
-    start = max(fire_at, claimed_at)
+    start = max(accounted_until, claimed_at)
     passed = count_fires(trigger, start, now)
     if passed is None:
         return Settle(trigger.next_after(max(start, now)), None)

@@ -9,7 +9,7 @@ from rota.core.task import Event, TaskStatus
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World, hourly, policy
 
-__all__ = ["TestLimits", "TestMisfire", "TestNoSilentSkip", "TestOverlap", "TestSeries"]
+__all__ = ["TestByHand", "TestEdited", "TestLimits", "TestMisfire", "TestNoSilentSkip", "TestOverlap", "TestSeries"]
 
 Rows = list[tuple[str, str | None, int]]
 
@@ -231,3 +231,161 @@ class TestNoSilentSkip(Suite):
         fires = range(start + HOUR, world.now + 1, HOUR)
         assert sorted(seen) == list(fires)
         assert max(seen.values()) == 1
+
+
+class TestEdited(Suite):
+    """A series that is changed or stopped during a run: what it still owes then leaves its row."""
+
+    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.DISCARD, Event.RELEASE, Event.FAIL])
+    async def test_cancelled_the_fires_of_the_run_leave_a_row(self, world: World, work: TaskType, event: Event) -> None:
+        made = await world.series("k")
+        world.clock.advance("1h")
+        task = await world.claim_one()
+        world.clock.advance("2h10m")
+        await world.ask(Event.CANCEL)
+        world.clock.advance("1h")
+        await world.settle(task, event)
+        # Those that passed between the wish and the end, too: until then the series was there.
+        ran, passed = await world.runs()
+        assert made.next_fire is not None
+        assert ran.fire_at == made.next_fire
+        assert (passed.status, passed.reason, passed.fires) == ("skipped", "cancelled", 3)
+        assert (passed.fire_at, passed.last_fire_at) == (made.next_fire + HOUR, made.next_fire + 3 * HOUR)
+
+    async def test_cancelled_by_a_crash_they_do_so_too(self, world: World, work: TaskType) -> None:
+        await world.created("k", trigger=hourly(world.now, 5 * SECOND))
+        world.clock.advance("5s")
+        await world.claim_one(instance="doomed")
+        await world.ask(Event.CANCEL)
+        await world.tick_past_lease()
+        (_, reason, fires) = (await rows(world))[1]
+        assert (await world.status("k"), reason) == (TaskStatus.CANCELLED, "cancelled")
+        assert fires >= 2
+
+    async def test_cancelled_during_a_catch_up_what_is_owed_leaves_a_row(self, world: World, work: TaskType) -> None:
+        await world.series("k", policy=policy(misfire="all"))
+        world.clock.advance("4h10m")
+        task = await world.claim_one()
+        await world.ask(Event.CANCEL)
+        await world.settle(task)
+        assert await rows(world) == [("success", None, 1), ("skipped", "cancelled", 3)]
+
+    @pytest.mark.parametrize(("misfire", "status"), [("latest", "coalesced"), ("skip", "skipped")])
+    async def test_a_catch_up_that_is_called_off_accounts_for_what_it_owed(
+        self, world: World, work: TaskType, misfire: str, status: str
+    ) -> None:
+        made = await world.series("k", policy=policy(misfire="all"))
+        world.clock.advance("4h10m")
+        task = await world.claim_one()
+        await world.update("k", policy=policy(misfire=misfire))
+        await world.settle(task)
+        await world.run()
+        after = await world.there("k")
+        assert made.next_fire is not None
+        assert after.next_fire == made.next_fire + 4 * HOUR
+        assert await rows(world) == [("success", None, 1), (status, "misfire", 2), ("success", None, 1)]
+
+    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.RELEASE])
+    async def test_a_new_trigger_during_a_manual_run_leaves_a_row_for_what_was_due(
+        self, world: World, work: TaskType, event: Event
+    ) -> None:
+        made = await world.series("k")
+        world.clock.advance("3h10m")
+        await world.ask(Event.RUN_NOW)
+        task = await world.claim_one()
+        await world.update("k", trigger=hourly(world.now, 2 * HOUR))
+        updated = (await world.runs())[0]
+        assert (updated.status, updated.reason, updated.fires) == ("skipped", "updated", 3)
+        assert (updated.fire_at, updated.trigger_mode) == (made.next_fire, "interval")
+        await world.settle(task, event)
+        after = await world.there("k") if event is Event.COMPLETE else await world.run()
+        assert after.next_fire == world.now + 2 * HOUR
+
+    @pytest.mark.parametrize("event", [Event.RELEASE, Event.RETRY, Event.SNOOZE])
+    async def test_a_new_trigger_does_not_catch_up_on_times_before_it(
+        self, world: World, work: TaskType, event: Event
+    ) -> None:
+        made = await world.series("k", policy=policy(misfire="all"))
+        world.clock.advance("4h10m")
+        task = await world.claim_one()
+        await world.update("k", trigger=hourly(world.now, 20 * MINUTE))
+        await world.settle(task, event, after_ms=0)
+        again = await world.claim_one()
+        assert again.fire_at == made.next_fire
+        world.clock.advance("50m")
+        await world.settle(again)
+        assert (await world.there("k")).next_fire == world.now + 10 * MINUTE
+        assert [row for row in await rows(world) if row[1] in ("updated", "overlap")] == [
+            ("skipped", "updated", 3),
+            ("skipped", "overlap", 2),
+        ]
+
+
+class TestByHand(Suite):
+    """A due time that somebody sets on a series is a run that was asked for: the series stays as it is."""
+
+    @pytest.mark.parametrize("by", ["update", "schedule"])
+    @pytest.mark.parametrize(
+        "event", [Event.COMPLETE, Event.FAIL, Event.DISCARD, Event.RELEASE, Event.RETRY, Event.SNOOZE]
+    )
+    async def test_a_due_time_does_not_shift_the_series(
+        self, world: World, work: TaskType, by: str, event: Event
+    ) -> None:
+        made = await world.series("k")
+        due_at = world.now + 10 * MINUTE
+        if by == "update":
+            await world.update("k", scheduled_at=due_at)
+        else:
+            await world.schedule("k", scheduled_at=due_at, replace=True)
+        waiting = await world.there("k")
+        assert (waiting.scheduled_at, waiting.next_fire, waiting.fire_at) == (due_at, made.next_fire, None)
+        task = await world.claim_due("k")
+        assert (task.manual, task.fire_at) == (True, due_at)
+        await world.settle(task, event, after_ms=0)
+        if (await world.there("k")).manual:
+            await world.run()
+        after = await world.there("k")
+        assert (after.scheduled_at, after.next_fire, after.fires_run) == (made.scheduled_at, made.next_fire, 0)
+        assert {(run.trigger_mode, run.fire_at) for run in await world.runs()} == {("manual", None)}
+
+    async def test_fires_until_then_are_accounted_for_after_it(self, world: World, work: TaskType) -> None:
+        made = await world.series("k")
+        await world.update("k", scheduled_at=world.now + 150 * MINUTE)
+        world.clock.advance("2h30m")
+        await world.run()
+        await world.run()
+        assert made.next_fire is not None
+        assert (await world.there("k")).next_fire == made.next_fire + 2 * HOUR
+        assert await rows(world) == [("success", None, 1), ("coalesced", "misfire", 1), ("success", None, 1)]
+
+    async def test_the_due_time_that_it_has_changes_nothing(self, world: World, work: TaskType) -> None:
+        made = await world.series("k")
+        await world.update("k", scheduled_at=made.scheduled_at)
+        task = await world.claim_due("k")
+        assert (task.manual, task.fire_at) == (False, made.next_fire)
+
+    async def test_a_retry_that_waits_is_moved_and_keeps_its_fire(self, world: World, work: TaskType) -> None:
+        made = await world.series("k")
+        world.clock.advance("1h")
+        await world.run(Event.RETRY, after_ms=20 * MINUTE)
+        await world.update("k", scheduled_at=world.now + MINUTE)
+        again = await world.claim_due("k")
+        assert (again.manual, again.fire_at) == (False, made.next_fire)
+
+    async def test_a_run_by_hand_that_waits_again_is_still_by_hand(self, world: World, work: TaskType) -> None:
+        """Its own due time is no fire that a retry could belong to."""
+        made = await world.series("k")
+        await world.ask(Event.RUN_NOW)
+        await world.run(Event.RETRY, after_ms=20 * MINUTE)
+        await world.ask(Event.RUN_NOW)
+        assert (await world.run()).next_fire == made.next_fire
+        assert {run.trigger_mode for run in await world.runs()} == {"manual"}
+
+    async def test_paused_it_is_dropped_for_the_next_fire(self, world: World, work: TaskType) -> None:
+        made = await world.series("k")
+        await world.update("k", scheduled_at=world.now + MINUTE)
+        await world.ask(Event.PAUSE)
+        await world.update("k", scheduled_at=world.now + 2 * MINUTE)
+        await world.ask(Event.RESUME)
+        after = await world.there("k")
+        assert (after.scheduled_at, after.next_fire, after.manual) == (made.scheduled_at, made.next_fire, False)
