@@ -158,6 +158,10 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     claim_id: str | None = None
     claimed_at: Instant | None = None
     claimed_version: int = 0
+    renewed: bool = False
+    """Whether whoever claimed it has renewed its lease since: the run has begun."""
+    extended: bool = False
+    """Whether its lease was prolonged because nobody had swept, and nobody has renewed it since."""
     last_token: int = 0
     last_outcome: Event | None = None
 

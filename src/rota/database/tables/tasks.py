@@ -83,6 +83,8 @@ tasks = Table(
     Column("claim_id", Text),
     Column("claimed_at", BigInteger),
     Column("claimed_version", BigInteger, nullable=False, server_default="0"),
+    Column("renewed", SmallInteger, nullable=False, server_default="0"),
+    Column("extended", SmallInteger, nullable=False, server_default="0"),
     Column("last_token", BigInteger, nullable=False, server_default="0"),
     Column("last_outcome", Text),
     Column("attempt", BigInteger, nullable=False, server_default="0"),

@@ -23,7 +23,7 @@ INLINE_BYTES = 64
 """A hash with a longer value loses its compact form."""
 
 _ENUMS: Mapping[str, type[StrEnum]] = {"status": TaskStatus, "want": Want, "last_outcome": Event}
-_FLAGS = frozenset({"parked", "manual", "dirty"})
+_FLAGS = frozenset({"parked", "manual", "dirty", "renewed", "extended"})
 _TEXTS = frozenset(
     {
         "user_id",
