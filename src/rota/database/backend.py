@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from rota.clock import Clock, SystemClock
 from rota.database.dialect import Dialect, Postgres, Sqlite
+from rota.database.driver_errors import is_wrong_server
 from rota.errors import InvalidConfig
 
 __all__ = ["Backend", "backend_for"]
@@ -30,15 +32,26 @@ class Backend(ABC):
     engine: Engine
     dialect: Dialect
     writers: int
+    apart: int
+    """How many connections are kept for those who must not wait behind the writers; 0: there is one writer for all."""
     in_flight: int
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
 
     is_in_memory: bool = False
 
+    @property
+    def driver_error(self) -> type[Exception]:
+        """What the driver raises where SQLAlchemy does not stand between."""
+        return self.engine.dialect.loaded_dbapi.Error
+
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
         """A transaction that commits at the end of the block."""
+
+    @abstractmethod
+    def writing_apart(self) -> AbstractContextManager[Connection]:
+        """The same, on a connection that ordinary calls never take."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]: ...
@@ -46,10 +59,6 @@ class Backend(ABC):
     @abstractmethod
     def has_changed(self) -> bool:
         """Whether another process has written since the last look."""
-
-    @abstractmethod
-    def is_conflict(self, error: DBAPIError) -> bool:
-        """Whether a transaction merely lost a race and may be run again."""
 
     @abstractmethod
     def check(self) -> None:
@@ -63,14 +72,16 @@ class Backend(ABC):
     def close(self) -> None: ...
 
 
-def backend_for(url: str, clock: Clock | None) -> Backend:
+def backend_for(url: str, clock: Clock | None, call_timeout: float) -> Backend:
+    """The database at a URL. What the database itself waits for, it gives up before a caller gives up waiting for it:
+    every limit here is a part of `call_timeout`, in seconds."""
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise InvalidConfig(f"The store URL {url!r} cannot be read. Use e.g. sqlite:///rota.db.") from None
     if parsed.get_backend_name() == "sqlite":
-        return SqliteBackend(parsed, clock)
-    return PostgresBackend(parsed, clock)
+        return SqliteBackend(parsed, clock, call_timeout)
+    return PostgresBackend(parsed, clock, call_timeout)
 
 
 # --- SQLite ---------------------------------------------------------------------------------------------------------
@@ -82,10 +93,11 @@ class SqliteBackend(Backend):
     """One file, one writer."""
 
     writers = 1
+    apart = 0
     in_flight = 1
     must_look = True
 
-    def __init__(self, url: URL, clock: Clock | None) -> None:
+    def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         path = url.database or ""
         self.is_in_memory = path in ("", ":memory:")
         self.name = url.render_as_string()
@@ -95,6 +107,7 @@ class SqliteBackend(Backend):
                 f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}."
             )
         self._path = Path(path)
+        self._lock_seconds = 0.9 * call_timeout
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
@@ -104,7 +117,8 @@ class SqliteBackend(Backend):
         self._data_version: int | None = None
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 4.5})
+        given = {"check_same_thread": False, "timeout": self._lock_seconds}
+        engine = create_engine(url, poolclass=StaticPool, connect_args=given)
 
         @event.listens_for(engine, "connect")
         def _connected(connection: Any, _record: Any) -> None:
@@ -135,6 +149,8 @@ class SqliteBackend(Backend):
         with self._turn, self.engine.begin() as connection:
             yield connection
 
+    writing_apart = writing
+
     @contextmanager
     def reading(self) -> Generator[Connection]:
         with self._turn, self._reader.begin() as connection:
@@ -154,9 +170,6 @@ class SqliteBackend(Backend):
         known, self._data_version = self._data_version, version
         return known is not None and known != version
 
-    def is_conflict(self, error: DBAPIError) -> bool:
-        return False
-
     def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
         """Nobody tells: `has_changed` looks."""
 
@@ -167,10 +180,6 @@ class SqliteBackend(Backend):
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
 
-_CONFLICTS = frozenset({"40001", "40P01", "55P03"})
-"""Serialisation failure, deadlock, lock not available."""
-
-CONNECT_SECONDS = 5
 LISTEN_SLICE = 2.0
 """Seconds that the listener waits at most before it looks whether it should stop."""
 
@@ -179,10 +188,11 @@ class PostgresBackend(Backend):
     """A few connections, LISTEN and NOTIFY."""
 
     writers = 4
+    apart = 2
     in_flight = 3
     must_look = False
 
-    def __init__(self, url: URL, clock: Clock | None) -> None:
+    def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         if find_spec("psycopg") is None:
             raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
         self.name = url.render_as_string(hide_password=True)
@@ -191,30 +201,42 @@ class PostgresBackend(Backend):
         schema = str(url.query.get("options", "")).rpartition("search_path=")[2] or "public"
         self._channel = f"rota_{schema}"[:63]
         self.dialect = Postgres(self._channel, clock)
-        self.engine = create_engine(
+        self._call_timeout = call_timeout
+        self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
+        self._apart = self._engine(pool_size=self.apart, max_overflow=0)
+        self._stopping = threading.Event()
+        self._listener: threading.Thread | None = None
+
+    def _engine(self, *, pool_size: int, max_overflow: int) -> Engine:
+        engine = create_engine(
             self._url,
             paramstyle="format",
             poolclass=QueuePool,
-            pool_size=self.writers + 1,
-            max_overflow=1,
-            pool_timeout=4,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_timeout=0.8 * self._call_timeout,
             pool_recycle=1_800,
             # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
-            connect_args={"connect_timeout": url.query.get("connect_timeout", CONNECT_SECONDS)},
+            connect_args={"connect_timeout": self._connect_seconds()},
         )
-        self._stopping = threading.Event()
-        self._listener: threading.Thread | None = None
-        event.listen(self.engine, "connect", self._connected)
+        event.listen(engine, "connect", self._connected)
+        event.listen(engine, "handle_error", _leave_wrong_server)
+        return engine
+
+    def _connect_seconds(self) -> str:
+        """The driver takes whole seconds, and at least two of them."""
+        return str(self._url.query.get("connect_timeout", max(2, round(self._call_timeout))))
 
     def check(self) -> None:
         """Only connecting tells."""
 
-    @staticmethod
-    def _connected(connection: Any, _record: Any) -> None:
+    def _connected(self, connection: Any, _record: Any) -> None:
+        limit_ms = self._call_timeout * 1_000
         with connection.cursor() as cursor:
-            cursor.execute("SET statement_timeout = 5000")
-            cursor.execute("SET lock_timeout = 4000")
-            cursor.execute("SET idle_in_transaction_session_timeout = 30000")
+            cursor.execute(f"SET statement_timeout = {limit_ms:.0f}")
+            cursor.execute(f"SET lock_timeout = {0.8 * limit_ms:.0f}")
+            # Whoever is frozen in the middle of a transaction holds its rows no longer than others wait for them.
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {0.6 * limit_ms:.0f}")
         connection.commit()
 
     @contextmanager
@@ -224,11 +246,13 @@ class PostgresBackend(Backend):
 
     reading = writing
 
+    @contextmanager
+    def writing_apart(self) -> Generator[Connection]:
+        with self._apart.begin() as connection:
+            yield connection
+
     def has_changed(self) -> bool:
         return False
-
-    def is_conflict(self, error: DBAPIError) -> bool:
-        return getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
     def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
         def on_notify() -> None:
@@ -252,7 +276,7 @@ class PostgresBackend(Backend):
         import psycopg
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with psycopg.connect(conninfo, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._connect_seconds()) as connection:
             connection.execute(f'LISTEN "{self._channel}"'.encode())
             while not self._stopping.is_set():
                 for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
@@ -262,7 +286,14 @@ class PostgresBackend(Backend):
         self._stopping.set()
         if self._listener is not None:
             # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
-            with suppress(DBAPIError), self.engine.begin() as connection:
+            with suppress(SQLAlchemyError), self.engine.begin() as connection:
                 self.dialect.poke(connection)
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
+        self._apart.dispose()
+
+
+def _leave_wrong_server(context: ExceptionContext) -> None:
+    """After a fail-over an old connection leads to the standby for ever; a new one finds whoever writes now."""
+    if is_wrong_server(context.original_exception):
+        context.is_disconnect = True
