@@ -167,6 +167,9 @@ def execute(*statements: str) -> Callable[[Connection], None]:
     return run
 
 
+LONG = "string_agg(md5(n::text), ''), '' FROM generate_series(1, 999) n"
+"""More than an index takes, and nothing that can be made short."""
+
 REAL_ON_POSTGRES = {
     "read-only": (("SET TRANSACTION READ ONLY", "DELETE FROM meta"), StoreUnavailable),
     "statement timeout": (("SET LOCAL statement_timeout = 1", "SELECT pg_sleep(60)"), StoreUnavailable),
@@ -175,8 +178,8 @@ REAL_ON_POSTGRES = {
     "constraint": (("INSERT INTO meta VALUES ('a', NULL)",), StoreError),
     "syntax": (("SELEKT",), StoreError),
     "data": (("SELECT 1/0",), StoreError),
-    "too long": (("INSERT INTO meta SELECT string_agg(md5(n::text), ''), '' FROM generate_series(1, 999) n",), StoreError),
-}  # fmt: skip
+    "too long": ((f"INSERT INTO meta SELECT {LONG}",), StoreError),
+}
 
 
 @pytest.mark.parametrize("what", REAL_ON_POSTGRES)

@@ -375,7 +375,7 @@ class MemoryTransaction:
     def beat(self, beat: Beat, now: Instant) -> None:
         self._instances[beat.instance] = Instance(beat=beat, seen_at=now)
 
-    def swept_at(self) -> Instant | None:
+    def swept_at(self, now: Instant) -> Instant | None:
         return self._swept_at
 
     def set_swept_at(self, now: Instant) -> None:

@@ -416,8 +416,9 @@ def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
 
 def tick(work: Work, beat: Beat) -> Tick:
     transaction = work.transaction
+    # Before the beat: it would look like a sweep.
+    swept_at = transaction.swept_at(work.now)
     transaction.beat(beat, work.now)
-    swept_at = transaction.swept_at()
     transaction.set_swept_at(work.now)
     reaped: list[Task] = []
     extended = 0

@@ -483,7 +483,7 @@ class RedisTransaction:
     def beat(self, beat: Beat, now: Instant) -> None:
         raise NotImplementedError("the store keeps them beside the types")
 
-    def swept_at(self) -> Instant | None:
+    def swept_at(self, now: Instant) -> Instant | None:
         raise NotImplementedError("the tick script knows")
 
     def set_swept_at(self, now: Instant) -> None:
