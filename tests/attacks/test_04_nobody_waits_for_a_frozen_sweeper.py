@@ -1,4 +1,4 @@
-"""Number 4: one worker frozen in the middle of a transaction on PostgreSQL delays nobody's recovery and no heartbeat."""
+"""Number 4: a worker that is frozen in a transaction on PostgreSQL delays nobody's recovery, and no heartbeat."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from rota.clock import Clock, SystemClock
 from rota.database.dialect import Dialect, Postgres, Sqlite
 from rota.database.driver_errors import is_wrong_server
+from rota.database.names import path_of, quoted, without_schema
 from rota.errors import InvalidConfig
 
 __all__ = ["Backend", "backend_for"]
@@ -37,6 +38,8 @@ class Backend(ABC):
     in_flight: int
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
+    schema: str | None = None
+    """The schema that Rota's tables lie in, where a database has schemas."""
 
     is_in_memory: bool = False
 
@@ -196,11 +199,12 @@ class PostgresBackend(Backend):
         if find_spec("psycopg") is None:
             raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
         self.name = url.render_as_string(hide_password=True)
-        self._url = url.set(drivername="postgresql+psycopg")
-        # Channels belong to a database, schemas to us: two schemas in one database must not wake each other.
-        schema = str(url.query.get("options", "")).rpartition("search_path=")[2] or "public"
-        self._channel = f"rota_{schema}"[:63]
-        self.dialect = Postgres(self._channel, clock)
+        self._url = without_schema(url).set(drivername="postgresql+psycopg")
+        path = path_of(url)
+        self.schema = path[0]
+        self._search_path = ", ".join(map(quoted, path))
+        self._channel = f"rota_{self.schema}".encode()[:63].decode(errors="ignore")
+        self.dialect = Postgres(self.schema, self._channel, clock)
         self._call_timeout = call_timeout
         self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
         self._apart = self._engine(pool_size=self.apart, max_overflow=0)
@@ -233,6 +237,7 @@ class PostgresBackend(Backend):
     def _connected(self, connection: Any, _record: Any) -> None:
         limit_ms = self._call_timeout * 1_000
         with connection.cursor() as cursor:
+            cursor.execute(f"SET search_path TO {self._search_path}")
             cursor.execute(f"SET statement_timeout = {limit_ms:.0f}")
             cursor.execute(f"SET lock_timeout = {0.8 * limit_ms:.0f}")
             # Whoever is frozen in the middle of a transaction holds its rows no longer than others wait for them.
@@ -277,7 +282,7 @@ class PostgresBackend(Backend):
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._connect_seconds()) as connection:
-            connection.execute(f'LISTEN "{self._channel}"'.encode())
+            connection.execute(f"LISTEN {quoted(self._channel)}".encode())
             while not self._stopping.is_set():
                 for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
                     on_notify()

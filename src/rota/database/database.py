@@ -98,7 +98,7 @@ class Database:
 
     def _prepare(self) -> None:
         with self.backend.engine.begin() as connection:
-            prepare(connection)
+            prepare(connection, self.backend.schema)
 
     async def close(self) -> None:
         """Let go; the last one to do so ends the connections. Closing what is not open is harmless."""
