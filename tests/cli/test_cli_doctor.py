@@ -102,7 +102,7 @@ def test_a_file_that_is_no_database_is_wrong(rota: CallRota, tmp_path: Path) -> 
 def test_a_newer_schema_is_wrong(rota: CallRota, tmp_path: Path) -> None:
     rota("task", "ls")
     with sqlite3.connect(tmp_path / "rota.db") as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE rota_alembic_version SET version_num = '9999'")
     connection.close()
 
     assert checks(rota, code=1)["schema"]["status"] == "error"

@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 
-from rota.database.schema import HEAD, MIGRATIONS, prepare
+from rota.database.schema import HEAD, MIGRATIONS, VERSION_TABLE, prepare
 from rota.errors import SchemaMismatch
 from rota.stores.sql import SqlStore
 from rota.testing.servers import PostgresServer
@@ -48,6 +48,7 @@ def alembic_config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
+    config.attributes["version_table"] = VERSION_TABLE
     return config
 
 
@@ -100,7 +101,7 @@ async def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     await store.close()
     engine = create_engine(make_url(url))
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE rota_alembic_version SET version_num = '9999'"))
     engine.dispose()
     with pytest.raises(SchemaMismatch, match="newer Rota"):
         await SqlStore(url).open()

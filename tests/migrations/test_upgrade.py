@@ -32,14 +32,16 @@ from rota.core.outcome import Answer
 from rota.core.task import Event, TaskStatus
 from rota.core.task_type import TriggerMode
 from rota.database import Database
-from rota.database.schema import HEAD, MIGRATIONS
+from rota.database.released import OLD_VERSION_TABLE, TABLES
+from rota.database.schema import HEAD, MIGRATIONS, VERSION_TABLE
 from rota.stores.base import Store
 from rota.stores.sql import SqlStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World
 from rota.testing.servers import PostgresServer
 
-OLDER = [f"{number:04}" for number in range(1, int(HEAD))]
+OLDER = list(TABLES)
+"""The revisions that were released before Rota had a place of its own."""
 DATABASES = ["sqlite", "postgres"]
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -53,17 +55,19 @@ def new_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> st
 
 
 def migrate(engine: Engine, revision: str) -> None:
+    """A database as the released version of that revision made it."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["version_table"] = OLD_VERSION_TABLE
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
-    assert revision_of(engine) == revision, "this database was newer before"
+    assert revision_of(engine, OLD_VERSION_TABLE) == revision, "this database was newer before"
 
 
-def revision_of(engine: Engine) -> str:
+def revision_of(engine: Engine, version_table: str = VERSION_TABLE) -> str:
     with engine.connect() as connection:
-        return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
+        return str(connection.execute(text(f"SELECT version_num FROM {version_table}")).scalar_one())
 
 
 def engine_of(url: str) -> Engine:
@@ -73,7 +77,7 @@ def engine_of(url: str) -> Engine:
 def tables_of(engine: Engine) -> list[Table]:
     known = MetaData()
     known.reflect(engine)
-    return [table for table in known.sorted_tables if table.name != "alembic_version"]
+    return [table for table in known.sorted_tables if table.name not in (VERSION_TABLE, OLD_VERSION_TABLE)]
 
 
 def rows_of(engine: Engine, tables: Sequence[Table]) -> Rows:
@@ -106,7 +110,8 @@ def _something(kind: object) -> object:
 
 
 async def lived_in(store: Store, clock: FakeClock) -> None:
-    """A bit of everything: each state, a series, an owner, a serial that is waited for, a run log, counters."""
+    """A bit of everything: each state, a series, an owner, a serial that is waited for, activity and a wish during a
+    run, a run log, counters."""
     world = World(store, clock)
     await world.type(max_retries=0)
     await world.type("off")
@@ -120,6 +125,11 @@ async def lived_in(store: Store, clock: FakeClock) -> None:
     for number in range(3):
         await world.schedule(f"serial-{number}", serial="one")
     assert len(await world.claim(3)) == 1
+    for key in ("dirty", "wanted"):
+        await world.schedule(key)
+        await world.claim_one()
+    await world.touch("dirty")
+    await world.ask(Event.PAUSE, "wanted")
     for key, event in (("paused", Event.PAUSE), ("cancelled", Event.CANCEL)):
         await world.schedule(key, scheduled_at=clock.now() + HOUR)
         await world.ask(event, key)
@@ -184,13 +194,14 @@ async def test_everything_is_there_after_an_upgrade_and_works(
 ) -> None:
     engine = engine_of(old_url)
     migrate(engine, revision)
+    tables = tables_of(engine)
     before = fill(engine, template)
     assert all(before.values()), "every table of the old revision has rows"
 
     store = SqlStore(old_url, clock=clock)
     await store.open()
 
-    assert rows_of(engine, [table for table in tables_of(engine) if table.name in before]) == before
+    assert rows_of(engine, tables) == before, "in the columns that there were"
     engine.dispose()
     template.dispose()
     await check_it_works(store, clock)
@@ -210,6 +221,11 @@ async def check_it_works(store: Store, clock: FakeClock) -> None:
     assert (await world.settle(found["running"], Event.FAIL)).answer is Answer.STALE
     holder = next(task for task in found.values() if task.serial and task.status is TaskStatus.RUNNING)
     assert (await world.settle(holder)).answer is Answer.OK
+    assert found["dirty"].dirty
+    assert (await world.settle(found["dirty"])).answer is Answer.OK
+    assert await world.status("dirty") is TaskStatus.PENDING, "once more, for what happened during its run"
+    assert (await world.settle(found["wanted"], Event.RELEASE)).answer is Answer.OK
+    assert await world.status("wanted") is TaskStatus.PAUSED
     following = await world.claim_one()
     assert following.serial == "one"
     assert following.token > max(task.token for task in found.values())
@@ -269,37 +285,38 @@ def test_an_upgrade_may_take_longer_than_a_call(request: pytest.FixtureRequest, 
     busy.dispose()
 
 
-def _nothing_to_prepare(_: Connection) -> None:
-    """What an older version finds at its own revision."""
+_AS_RELEASED = text(
+    "INSERT INTO scheduled_tasks (task_type, key, status, scheduled_at, created_at, updated_at)"
+    " VALUES ('work', :key, 'pending', :now, :now, :now)"
+)
+"""As the first version writes a task: only columns that are no default are named."""
 
 
 async def test_an_instance_that_is_at_work_goes_on_through_an_upgrade(
-    database: str, old_url: str, template: Engine, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    database: str, old_url: str, template: Engine, clock: FakeClock
 ) -> None:
-    """Its statements name the tables and columns that it knows, and those are still there, and mean the same."""
+    """Its statements name the tables and columns that it knows. Where those did not have to move they are still there,
+    and mean the same."""
     assert database in DATABASES
     engine = engine_of(old_url)
     migrate(engine, "0001")
     fill(engine, template)
-    old = SqlStore(old_url, clock=clock)
-    with monkeypatch.context() as patched:
-        patched.setattr("rota.database.database.prepare", _nothing_to_prepare)
-        await old.open()
-    world = World(old, clock)
-    await world.schedule("before")
+
+    def schedule(key: str) -> None:
+        with engine.begin() as connection:
+            connection.execute(_AS_RELEASED, {"key": key, "now": clock.now()})
+
+    await asyncio.to_thread(schedule, "before")
     new = SqlStore(old_url, clock=clock)
     opening = asyncio.create_task(new.open())
     made = 0
     while not opening.done():
-        await world.schedule(f"during-{made}")
+        await asyncio.to_thread(schedule, f"during-{made}")
         made += 1
-        await asyncio.sleep(0)
     await opening
-    await world.schedule("after")
-    claimed = {task.key for task in await world.claim(made + 2)}
+    await asyncio.to_thread(schedule, "after")
+    claimed = {task.key for task in await World(new, clock).claim(made + 2)}
     assert claimed == {"before", "after", *(f"during-{number}" for number in range(made))}
-    await World(new, clock).check_counts()
-    await old.close()
     await new.close()
     engine.dispose()
     template.dispose()

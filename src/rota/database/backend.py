@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from rota.clock import SECOND, Clock, Millis, SystemClock
 from rota.database.dialect import Dialect, Postgres, Sqlite
+from rota.database.driver_errors import is_wrong_server
+from rota.database.names import path_of, quoted, without_schema
 from rota.errors import InvalidConfig
 
 __all__ = ["Backend", "backend_for"]
@@ -31,15 +34,28 @@ class Backend(ABC):
     engine: Engine
     dialect: Dialect
     writers: int
+    apart: int
+    """How many connections are kept for those who must not wait behind the writers; 0: there is one writer for all."""
     in_flight: int
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
+    schema: str | None = None
+    """The schema that Rota's tables lie in, where a database has schemas."""
 
     is_in_memory: bool = False
+
+    @property
+    def driver_error(self) -> type[Exception]:
+        """What the driver raises where SQLAlchemy does not stand between."""
+        return self.engine.dialect.loaded_dbapi.Error
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
         """A transaction that commits at the end of the block."""
+
+    @abstractmethod
+    def writing_apart(self) -> AbstractContextManager[Connection]:
+        """The same, on a connection that ordinary calls never take."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]: ...
@@ -47,10 +63,6 @@ class Backend(ABC):
     @abstractmethod
     def has_changed(self) -> bool:
         """Whether another process has written since the last look."""
-
-    @abstractmethod
-    def is_conflict(self, error: DBAPIError) -> bool:
-        """Whether a transaction merely lost a race and may be run again."""
 
     @abstractmethod
     def check(self) -> None:
@@ -65,6 +77,8 @@ class Backend(ABC):
 
 
 def backend_for(url: str, clock: Clock | None, call_timeout: float) -> Backend:
+    """The database at a URL. What the database itself waits for, it gives up before a caller gives up waiting for it:
+    every limit here is a part of `call_timeout`, in seconds."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -83,6 +97,7 @@ class SqliteBackend(Backend):
     """One file, one writer."""
 
     writers = 1
+    apart = 0
     in_flight = 1
     must_look = True
 
@@ -96,8 +111,7 @@ class SqliteBackend(Backend):
                 f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}."
             )
         self._path = Path(path)
-        # Whoever waits for another process's lock is told so before the call itself is given up.
-        self._busy_seconds = 0.9 * call_timeout
+        self._lock_seconds = 0.9 * call_timeout
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
@@ -107,9 +121,8 @@ class SqliteBackend(Backend):
         self._data_version: int | None = None
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
-        engine = create_engine(
-            url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": self._busy_seconds}
-        )
+        given = {"check_same_thread": False, "timeout": self._lock_seconds}
+        engine = create_engine(url, poolclass=StaticPool, connect_args=given)
 
         @event.listens_for(engine, "connect")
         def _connected(connection: Any, _record: Any) -> None:
@@ -140,6 +153,8 @@ class SqliteBackend(Backend):
         with self._turn, self.engine.begin() as connection:
             yield connection
 
+    writing_apart = writing
+
     @contextmanager
     def reading(self) -> Generator[Connection]:
         with self._turn, self._reader.begin() as connection:
@@ -159,9 +174,6 @@ class SqliteBackend(Backend):
         known, self._data_version = self._data_version, version
         return known is not None and known != version
 
-    def is_conflict(self, error: DBAPIError) -> bool:
-        return False
-
     def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
         """Nobody tells: `has_changed` looks."""
 
@@ -171,9 +183,6 @@ class SqliteBackend(Backend):
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
-
-_CONFLICTS = frozenset({"40001", "40P01", "55P03"})
-"""Serialisation failure, deadlock, lock not available."""
 
 LISTEN_SLICE = 2.0
 """Seconds that the listener waits at most before it looks whether it should stop."""
@@ -185,7 +194,7 @@ class PostgresLimits(NamedTuple):
     statement_ms: Millis
     lock_ms: Millis
     idle_ms: Millis
-    """Whoever stands still in a transaction, frozen or cut off, holds its locks so long."""
+    """Whoever stands still in a transaction, frozen or cut off, holds its rows no longer than others wait for them."""
     pool_seconds: float
     connect_seconds: int
 
@@ -205,6 +214,7 @@ class PostgresBackend(Backend):
     """A few connections, LISTEN and NOTIFY."""
 
     writers = 4
+    apart = 2
     in_flight = 3
     must_look = False
 
@@ -212,32 +222,43 @@ class PostgresBackend(Backend):
         if find_spec("psycopg") is None:
             raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
         self.name = url.render_as_string(hide_password=True)
-        self._url = url.set(drivername="postgresql+psycopg")
-        # Channels belong to a database, schemas to us: two schemas in one database must not wake each other.
-        schema = str(url.query.get("options", "")).rpartition("search_path=")[2] or "public"
-        self._channel = f"rota_{schema}"[:63]
+        self._url = without_schema(url).set(drivername="postgresql+psycopg")
+        path = path_of(url)
+        self.schema = path[0]
+        self._search_path = ", ".join(map(quoted, path))
+        self._channel = f"rota_{self.schema}".encode()[:63].decode(errors="ignore")
+        self.dialect = Postgres(self.schema, self._channel, clock)
         self._limits = PostgresLimits.of(call_timeout)
-        self.dialect = Postgres(self._channel, clock)
-        self.engine = create_engine(
+        self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
+        self._apart = self._engine(pool_size=self.apart, max_overflow=0)
+        self._stopping = threading.Event()
+        self._listener: threading.Thread | None = None
+
+    def _engine(self, *, pool_size: int, max_overflow: int) -> Engine:
+        engine = create_engine(
             self._url,
             paramstyle="format",
             poolclass=QueuePool,
-            pool_size=self.writers + 1,
-            max_overflow=1,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
             pool_timeout=self._limits.pool_seconds,
             pool_recycle=1_800,
             # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
-            connect_args={"connect_timeout": url.query.get("connect_timeout", self._limits.connect_seconds)},
+            connect_args={"connect_timeout": self._connect_seconds()},
         )
-        self._stopping = threading.Event()
-        self._listener: threading.Thread | None = None
-        event.listen(self.engine, "connect", self._connected)
+        event.listen(engine, "connect", self._connected)
+        event.listen(engine, "handle_error", _leave_wrong_server)
+        return engine
+
+    def _connect_seconds(self) -> str:
+        return str(self._url.query.get("connect_timeout", self._limits.connect_seconds))
 
     def check(self) -> None:
         """Only connecting tells."""
 
     def _connected(self, connection: Any, _record: Any) -> None:
         with connection.cursor() as cursor:
+            cursor.execute(f"SET search_path TO {self._search_path}")
             cursor.execute(f"SET statement_timeout = {self._limits.statement_ms}")
             cursor.execute(f"SET lock_timeout = {self._limits.lock_ms}")
             cursor.execute(f"SET idle_in_transaction_session_timeout = {self._limits.idle_ms}")
@@ -250,11 +271,13 @@ class PostgresBackend(Backend):
 
     reading = writing
 
+    @contextmanager
+    def writing_apart(self) -> Generator[Connection]:
+        with self._apart.begin() as connection:
+            yield connection
+
     def has_changed(self) -> bool:
         return False
-
-    def is_conflict(self, error: DBAPIError) -> bool:
-        return getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
     def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
         def on_notify() -> None:
@@ -278,8 +301,8 @@ class PostgresBackend(Backend):
         import psycopg
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
-        with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._limits.connect_seconds) as connection:
-            connection.execute(f'LISTEN "{self._channel}"'.encode())
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._connect_seconds()) as connection:
+            connection.execute(f"LISTEN {quoted(self._channel)}".encode())
             while not self._stopping.is_set():
                 for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
                     on_notify()
@@ -288,7 +311,14 @@ class PostgresBackend(Backend):
         self._stopping.set()
         if self._listener is not None:
             # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
-            with suppress(DBAPIError), self.engine.begin() as connection:
+            with suppress(SQLAlchemyError), self.engine.begin() as connection:
                 self.dialect.poke(connection)
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
+        self._apart.dispose()
+
+
+def _leave_wrong_server(context: ExceptionContext) -> None:
+    """After a fail-over an old connection leads to the standby for ever; a new one finds whoever writes now."""
+    if is_wrong_server(context.original_exception):
+        context.is_disconnect = True

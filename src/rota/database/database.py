@@ -1,8 +1,9 @@
 """One SQL database, used from an event loop without blocking it.
 
 SQLite has one writer thread with one connection (WAL, synchronous=FULL, BEGIN IMMEDIATE), and a second one that only
-reads. PostgreSQL has a few threads, each with a connection from a pool. The event loop never touches a socket or a
-file, and a call that is cancelled leaves its thread to finish in peace.
+reads. PostgreSQL has a few threads, each with a connection from a pool, and two apart, for those who block: a heartbeat
+must not queue behind the calls whose leases it renews. The event loop never touches a socket or a file, and a call that
+is cancelled leaves its thread to finish in peace.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant
 from rota.database.backend import Backend, backend_for
+from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.schema import prepare
 from rota.errors import StoreError, StoreUnavailable
 
@@ -54,6 +57,7 @@ class Database:
         self._holders = 0
         self._gate = asyncio.Lock()
         self._writers: ThreadPoolExecutor | None = None
+        self._apart: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
 
     @property
@@ -87,6 +91,9 @@ class Database:
         try:
             self.backend.check()
             self._writers = ThreadPoolExecutor(self.backend.writers, thread_name_prefix="rota-database")
+            self._apart = self._writers
+            if self.backend.apart:
+                self._apart = ThreadPoolExecutor(self.backend.apart, thread_name_prefix="rota-database-apart")
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-database-read")
             await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=UPGRADE_SECONDS)
         except BaseException:
@@ -95,17 +102,19 @@ class Database:
 
     def _prepare(self) -> None:
         with self.backend.engine.begin() as connection:
-            prepare(connection)
+            prepare(connection, self.backend.schema)
 
     async def close(self) -> None:
         """Let go; the last one to do so ends the connections. Closing what is not open is harmless."""
         self._holders = max(0, self._holders - 1)
         if self._holders or self._writers is None or self._readers is None or self.is_in_memory:
             return
-        writers, readers, self._writers, self._readers = self._writers, self._readers, None, None
+        pools = (self._writers, self._apart, self._readers)
+        self._writers = self._apart = self._readers = None
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, writers.shutdown)
-        await loop.run_in_executor(None, readers.shutdown)
+        for pool in pools:
+            if pool is not None:
+                await loop.run_in_executor(None, pool.shutdown)
         await loop.run_in_executor(None, self.backend.close)
 
     # --- transactions ---
@@ -113,13 +122,17 @@ class Database:
     async def write(self, function: Callable[[Connection], T]) -> T:
         """Run a function in one transaction, committed when it returns. It may run again if it loses a race."""
         return await self._on_thread(
-            self._open_pool(self._writers), lambda: self._guarded(lambda: self._commit(function))
+            self._open_pool(self._writers), lambda: self._guarded(lambda: _commit(self.backend.writing(), function))
         )
 
     def write_blocking(self, function: Callable[[Connection], T], timeout: float | None = None) -> T:
-        """The same, from any thread."""
+        """The same, from any thread, and where there is more than one writer, beside the ordinary ones."""
         seconds = self.call_timeout if timeout is None else timeout
-        future = self._open_pool(self._writers).submit(self._guarded, lambda: self._commit(function))
+
+        def run() -> T:
+            return self._guarded(lambda: _commit(self.backend.writing_apart(), function))
+
+        future = self._submit(self._open_pool(self._apart), run)
         try:
             return future.result(seconds)
         except TimeoutError:
@@ -128,11 +141,9 @@ class Database:
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Run a function that only reads, on one picture of the data."""
 
-        def run() -> T:
-            with self.backend.reading() as connection:
-                return function(connection)
-
-        return await self._on_thread(self._open_pool(self._readers), lambda: self._guarded(run))
+        return await self._on_thread(
+            self._open_pool(self._readers), lambda: self._guarded(lambda: _commit(self.backend.reading(), function))
+        )
 
     async def now(self) -> Instant:
         """The database's clock."""
@@ -144,21 +155,27 @@ class Database:
 
     # --- on the threads ---
 
-    def _commit(self, function: Callable[[Connection], T]) -> T:
-        with self.backend.writing() as connection:
-            return function(connection)
-
     def _open_pool(self, pool: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
         if pool is None:
-            raise StoreUnavailable(
-                f"The {self.what} {self.name} is not open. Use it inside `async with`, or open it first."
-            )
+            raise self._not_open()
         return pool
+
+    def _submit(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> Future[T]:
+        try:
+            return pool.submit(function)
+        except RuntimeError as error:
+            # It was closed between the look and the call, on another thread.
+            raise self._not_open() from error
+
+    def _not_open(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"The {self.what} {self.name} is not open. Use it inside `async with`, or open it first."
+        )
 
     async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float | None = None) -> T:
         """Wait for a thread, but never cancel what it does: a transaction is finished or rolled back, not dropped."""
         seconds = self.call_timeout if seconds is None else seconds
-        work: Future[T] = pool.submit(function)
+        work = self._submit(pool, function)
         waiting = asyncio.wrap_future(work)
         done, _ = await asyncio.wait([waiting], timeout=seconds)
         if not done:
@@ -180,18 +197,23 @@ class Database:
                     raise StoreUnavailable(
                         f"The {self.what} {self.name} is too busy: {error}, again and again."
                     ) from error
-            except DBAPIError as error:
-                if not self.backend.is_conflict(error) or attempt == CONFLICT_TRIES:
-                    raise self._away(error) from error
-            except SQLAlchemyError as error:
-                raise StoreUnavailable(f"The {self.what} {self.name} cannot be reached: {error}") from error
+            except (SQLAlchemyError, self.backend.driver_error) as error:
+                meaning = meaning_of(error)
+                if meaning is not Meaning.CONFLICT or attempt == CONFLICT_TRIES:
+                    raise self._said(meaning, error) from error
         raise AssertionError("unreachable")
 
-    def _away(self, error: DBAPIError) -> StoreError:
-        cause = str(error.orig).strip() or type(error.orig).__name__
-        if isinstance(error, OperationalError) or error.connection_invalidated:
-            return StoreUnavailable(f"The {self.what} {self.name} cannot be used right now: {cause}")
-        return StoreError(f"The {self.what} {self.name} refused the call: {cause}")
+    def _said(self, meaning: Meaning, error: Exception) -> StoreError:
+        said = error.orig if isinstance(error, DBAPIError) else error
+        cause = str(said).strip() or type(said).__name__
+        if meaning is Meaning.REFUSED:
+            return StoreError(f"The {self.what} {self.name} refused the call: {cause}")
+        return StoreUnavailable(f"The {self.what} {self.name} cannot be used right now: {cause}")
+
+
+def _commit(transaction: AbstractContextManager[Connection], function: Callable[[Connection], T]) -> T:
+    with transaction as connection:
+        return function(connection)
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:

@@ -107,7 +107,9 @@ class Postgres:
 
     count_shards = 16
 
-    def __init__(self, channel: str, clock: Clock | None = None) -> None:
+    def __init__(self, schema: str, channel: str, clock: Clock | None = None) -> None:
+        # Locks and channels belong to a database, schemas to us: two of them must neither wake nor hold up each other.
+        self._schema = schema
         self._channel = channel
         self._clock = clock
 
@@ -128,7 +130,7 @@ class Postgres:
 
     def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
         for name in names:
-            connection.execute(_LOCK_NAME, {"name": name})
+            connection.execute(_LOCK_NAME, {"name": f"{self._schema}:{name}"})
 
     def tokens(self, connection: Connection, count: int) -> Sequence[int]:
         return connection.execute(_TOKENS, {"count": count}).scalars().all()

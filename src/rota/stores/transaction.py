@@ -220,10 +220,16 @@ class Transaction(Protocol):
     def beat(self, beat: Beat, now: Instant) -> None: ...
 
     def swept_at(self, now: Instant) -> Instant | None:
-        """When somebody last swept; in the future of `now` if the clock has stepped back since."""
+        """When somebody was last known to have swept; in the future of `now` if the clock has stepped back since.
+
+        Nobody waits for whoever writes it down just now: where that one never ends, a beat that came with a later
+        sweep, and is none of the future, tells as well.
+        """
         ...
 
-    def set_swept_at(self, now: Instant) -> None: ...
+    def set_swept_at(self, now: Instant) -> None:
+        """Write it down, unless another transaction is about to: theirs will do."""
+        ...
 
     def instances(self) -> Sequence[Instance]: ...
 

@@ -417,6 +417,7 @@ def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
 
 def tick(work: Work, beat: Beat) -> Tick:
     transaction = work.transaction
+    # Before the beat: it would look like a sweep.
     swept_at = transaction.swept_at(work.now)
     transaction.beat(beat, work.now)
     transaction.set_swept_at(work.now)
@@ -520,19 +521,24 @@ def pump(work: Work, limit: int) -> int:
     """Taking a completion out of the log and handing it on is one step: a crash delays it and never loses it."""
     completions = work.transaction.told(limit)
     followers = [record.task_type for record in work.types.values() if record.task_type.after]
-    for completion in completions:
-        for follower in followers:
-            if completion.task_type in follower.after:
-                _hand_on(work, completion, follower)
+    waiting = [
+        (Identity(follower.name, completion.key), completion, follower)
+        for completion in completions
+        for follower in followers
+        if completion.task_type in follower.after
+    ]
+    # Whoever claims a follower clears what has arrived for it: all of them are held before anything arrives or is
+    # read. In order, as everywhere, so that two pumps never wait for each other.
+    work.load(identity for identity, _, _ in waiting)
+    for identity, completion, follower in sorted(waiting, key=lambda each: each[0]):
+        _hand_on(work, identity, completion, follower)
     return len(completions)
 
 
-def _hand_on(work: Work, completion: Completion, follower: TaskType) -> None:
-    identity = Identity(follower.name, completion.key)
+def _hand_on(work: Work, identity: Identity, completion: Completion, follower: TaskType) -> None:
     work.transaction.arrive(identity, completion.task_type)
     if not set(follower.after) <= work.transaction.arrived(identity):
         return
-    work.load([identity])
     entry = work.entry(identity)
     if entry.task is not None and entry.task.status.is_live:
         work.apply(lifecycle.touch(entry, follower, work.now), identity)

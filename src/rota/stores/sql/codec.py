@@ -40,13 +40,13 @@ ENTRY_COLUMNS: tuple[Column[Any], ...] = tuple(tasks.c[name] for name in (*_TASK
 _STATUS = {status.value: status for status in TaskStatus}
 _WANT = {want.value: want for want in Want}
 _EVENT: dict[str | None, Event | None] = {None: None, **{event.value: event for event in Event}}
-_AT = {name: _TASK_FIELDS.index(name) for name in ("status", "want", "last_outcome")}
-_FLAGS_AT = tuple(_TASK_FIELDS.index(name) for name in ("parked", "manual", "dirty", "renewed", "extended"))
+_FLAGS = ("parked", "manual", "dirty", "renewed", "extended")
 
 Value = str | int | float | None
 
 
-_STATUS_AT, _WANT_AT, _OUTCOME_AT = _AT["status"], _AT["want"], _AT["last_outcome"]
+_STATUS_AT, _WANT_AT, _OUTCOME_AT = map(_TASK_FIELDS.index, ("status", "want", "last_outcome"))
+_FLAGS_AT = tuple(map(_TASK_FIELDS.index, _FLAGS))
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:

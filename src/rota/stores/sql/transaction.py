@@ -387,11 +387,14 @@ class SqlTransaction:
         self._put(tables.instances, row)
 
     def swept_at(self, now: Instant) -> Instant | None:
-        value = self._connection.execute(_META, {"name": "swept_at"}).scalar()
-        return None if value is None else int(value)
+        noted = self._connection.execute(_META, {"name": _SWEPT_AT}).scalar()
+        seen_at = self._connection.execute(_LAST_SEEN, {"now": now}).scalar()
+        return max((int(value) for value in (noted, seen_at) if value is not None), default=None)
 
     def set_swept_at(self, now: Instant) -> None:
-        self._put(tables.meta, {"name": "swept_at", "value": str(now)})
+        note = {"b_name": _SWEPT_AT, "b_value": str(now)}
+        if self._connection.execute(_note_statement(type(self._dialect)), note).rowcount == 0:
+            self._connection.execute(_first_note_statement(self._database), note)
 
     def instances(self) -> Sequence[Instance]:
         return [
@@ -555,7 +558,9 @@ _told = tables.after_log.c
 _UNTELL = delete(tables.after_log).where(_told.user_id == bindparam("user_id"), ~_is_newer(_told.task_type, _told.key))
 _ERASURE = select(*ERASURE_COLUMNS).where(tables.erasures.c.user_id == bindparam("user_id"))
 _DROP_ERASURES = delete(tables.erasures).where(tables.erasures.c.done_at < bindparam("before"))
+_SWEPT_AT = "swept_at"
 _META = select(tables.meta.c.value).where(tables.meta.c.name == bindparam("name"))
+_LAST_SEEN = select(func.max(tables.instances.c.seen_at)).where(tables.instances.c.seen_at <= bindparam("now"))
 _INSTANCES = select(tables.instances.c.beat, tables.instances.c.seen_at).order_by(tables.instances.c.instance)
 _DROP_INSTANCES = delete(tables.instances).where(tables.instances.c.seen_at < bindparam("before"))
 _LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam("b_instance"))
@@ -636,6 +641,23 @@ def _put_statement(database: str, table: Table) -> Executable:
     key = [column.name for column in table.primary_key]
     new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=key, set_=new)
+
+
+@cache
+def _note_statement(dialect: type[Dialect]) -> Executable:
+    """One row for all instances: whoever finds it held by another, who may be frozen, leaves it at that."""
+    name = tables.meta.c.name
+    free = dialect.locked(select(name).where(name == bindparam("b_name")), pass_over=True)
+    return update(tables.meta).where(name.in_(free)).values(value=bindparam("b_value"))
+
+
+@cache
+def _first_note_statement(database: str) -> Executable:
+    """Only where there is none yet: a conflict with a row that is being changed would be waited for."""
+    given = [bindparam("b_name", type_=Text), bindparam("b_value", type_=Text)]
+    there = select(tables.meta.c.name).where(tables.meta.c.name == given[0]).exists()
+    statement = _upsert(database, tables.meta).from_select(["name", "value"], select(*given).where(~there))
+    return statement.on_conflict_do_nothing()
 
 
 @cache
