@@ -117,6 +117,9 @@ class RedisTransaction:
         old, new = encode_entry(before), encode_entry(after)
         changed = [text for name, value in new.items() if old.get(name) != value for text in (name, value)]
         gone = [name for name in old if name not in new]
+        if before.task is not None and "updated_at" not in (new.keys() | old.keys()):
+            # What was changed in the millisecond in which it was made may have the field all the same, from a script.
+            gone.append("updated_at")
         if not new:
             yield ["DEL", key]
         else:
