@@ -117,6 +117,11 @@ class Scripts:
         """False if something that the step has read changed meanwhile: then nothing was written."""
         return self.run_blocking("commit", task_type, step) == 1
 
+    def tokens_blocking(self, task_type: str, count: int, claim_id: str, now: Instant, above: int) -> int:
+        """The last of so many new tokens."""
+        given = {"count": count, "claim_id": claim_id, "above": above}
+        return int(self.run_blocking("tokens", task_type, given, now))
+
     def types_blocking(self) -> dict[str, list[bytes | None]]:
         """Settings and overrides of all types as they are now, in one round trip unless there are new ones."""
         # Read once: another thread may replace it meanwhile, and what is new is what was not asked for here.
