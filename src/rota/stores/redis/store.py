@@ -120,11 +120,11 @@ class RedisStore(TransactionalStore):
         is_new = await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
         if is_new and not await self._server.command("EXISTS", self._keys.types):
             await self._server.command("HSET", self._keys.meta, "indexes", INDEXES)
-        found: bytes = await self._server.command("HGET", self._keys.meta, "schema") or str(SCHEMA).encode()
-        if not found.isdigit():
+        found: bytes | None = await self._server.command("HGET", self._keys.meta, "schema")
+        if found is None or not found.isdigit():
             raise SchemaMismatch(
                 f"The store {self._server.name} has a mark that is no number: 'schema' in {self._keys.meta} is"
-                f" {found.decode(errors='replace')[:40]!r}. If something else than Rota uses these keys, choose another"
+                f" {_or_nothing(found)!r}. If something else than Rota uses these keys, choose another"
                 f" prefix: ?prefix=... If the mark was changed by hand, set it back: HSET {self._keys.meta} schema"
                 f" {SCHEMA}."
             )
@@ -507,6 +507,10 @@ def _type_of(item: object) -> str:
             return item.task_type
         case _:
             return str(getattr(item, "identity").task_type)  # noqa: B009  # every other item has one
+
+
+def _or_nothing(mark: bytes | None) -> str:
+    return "" if mark is None else mark.decode(errors="replace")[:40]
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:
