@@ -10,8 +10,8 @@ import pytest
 from redis.crc import key_slot
 
 from rota.clock import SystemClock
-from rota.core.outcome import ScheduleOutcome
-from rota.core.task import NewTask
+from rota.core.outcome import Answer, ScheduleOutcome
+from rota.core.task import Event, NewTask, Settlement
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import StoreError, StoreUnavailable
 from rota.runtime import reconciler
@@ -27,6 +27,10 @@ from rota.testing.waiting import until
 WORK = TaskType(name="work", trigger_mode=TriggerMode.ONCE)
 SLOT = key_slot(b"work")
 QUEUE = "scheduler:queue:{work}"
+
+
+def _claim(claim_id: str) -> ClaimRequest:
+    return ClaimRequest(wants=[("work", 9)], instance="i", claim_id=claim_id, lease_ms=10_000)
 
 
 @pytest.fixture
@@ -68,6 +72,8 @@ async def test_a_script_that_meets_it_writes_nothing(cluster: RedisCluster, move
     assert isinstance(store, RedisStore)
     await store.open()
     await store.put_types([WORK])
+    await store.schedule([NewTask(task_type="work", key="running")])
+    (running,) = (await store.claim(_claim("a"))).tasks
     await store.schedule([NewTask(task_type="work", key="before")])
     move = Move(cluster)
     move.begin()
@@ -77,14 +83,19 @@ async def test_a_script_that_meets_it_writes_nothing(cluster: RedisCluster, move
     with pytest.raises(StoreUnavailable):
         await store.schedule([NewTask(task_type="work", key="during")])
     with pytest.raises(StoreUnavailable):
-        await store.claim(ClaimRequest(wants=[("work", 1)], instance="i", claim_id="c", lease_ms=10_000))
+        await store.claim(_claim("b"))
+    done = Settlement(task_type="work", key="running", token=running.token, event=Event.COMPLETE)
+    with pytest.raises(StoreUnavailable):
+        await store.settle([done])
     assert sorted(cluster.keys()) == before
+    assert move.source.ask("HGET", "scheduler:task:{work}:running", "status") == "running"
     assert (await store.counts())["work"].pending == 1, "a plain read follows its key"
     assert [record.task_type.name for record in await store.list_types()] == ["work"]
     move.end()
+    assert [reply.answer for reply in await store.settle([done])] == [Answer.OK]
     answers = await store.schedule([NewTask(task_type="work", key="during")])
     assert [answer.outcome for answer in answers] == [ScheduleOutcome.CREATED]
-    claimed = await store.claim(ClaimRequest(wants=[("work", 9)], instance="i", claim_id="d", lease_ms=10_000))
+    claimed = await store.claim(_claim("c"))
     assert sorted(task.key for task in claimed.tasks) == ["before", "during"]
     assert (await store.reconcile()).total == 0
     await store.close()
