@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import Text
 
 from rota.clock import Clock, Instant
+from rota.core import token
 
 __all__ = ["Dialect", "Postgres", "Sqlite"]
 
@@ -42,15 +43,16 @@ class Dialect(Protocol):
 
     def lock_names(self, connection: Connection, names: Sequence[str]) -> None: ...
 
-    def tokens(self, connection: Connection, count: int) -> Sequence[int]: ...
-
-    def skip_tokens(self, connection: Connection, above: int) -> None: ...
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]: ...
 
     def poke(self, connection: Connection) -> None: ...
 
 
-_NEXT_TOKENS = text("UPDATE sequences SET value = value + :count WHERE name = 'token' RETURNING value")
-_SKIP_TOKENS = text("UPDATE sequences SET value = :above WHERE name = 'token' AND value < :above")
+# `last_before` of core/token.py, in one statement.
+_NEXT_TOKENS = text(
+    "UPDATE sequences SET value = max(CASE WHEN value >= :floor THEN value ELSE :floor + :spread END, :above) + :count"
+    " WHERE name = 'token' RETURNING value"
+)
 
 
 class Sqlite:
@@ -80,12 +82,10 @@ class Sqlite:
     def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
         """BEGIN IMMEDIATE has locked everything already."""
 
-    def tokens(self, connection: Connection, count: int) -> Sequence[int]:
-        last = connection.execute(_NEXT_TOKENS, {"count": count}).scalar_one()
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+        given = {"floor": token.floor_at(now), "spread": token.spread_of(claim_id), "above": above, "count": count}
+        last = connection.execute(_NEXT_TOKENS, given).scalar_one()
         return range(last - count + 1, last + 1)
-
-    def skip_tokens(self, connection: Connection, above: int) -> None:
-        connection.execute(_SKIP_TOKENS, {"above": above})
 
     def poke(self, connection: Connection) -> None:
         """Other processes look at PRAGMA data_version."""
@@ -94,11 +94,6 @@ class Sqlite:
 _CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
-# Others may take tokens between the look and the jump. Jumping a million further than needed keeps it a jump forward,
-# whatever they took: a sequence that is set back would hand out a token twice.
-_SKIP_SEQUENCE = text(
-    "SELECT setval('task_token_seq', :above + 1000000) FROM task_token_seq WHERE last_value <= :above"
-)
 _NOTIFY = text("SELECT pg_notify(:channel, '')")
 
 
@@ -132,11 +127,11 @@ class Postgres:
         for name in names:
             connection.execute(_LOCK_NAME, {"name": f"{self._schema}:{name}"})
 
-    def tokens(self, connection: Connection, count: int) -> Sequence[int]:
-        return connection.execute(_TOKENS, {"count": count}).scalars().all()
-
-    def skip_tokens(self, connection: Connection, above: int) -> None:
-        connection.execute(_SKIP_SEQUENCE, {"above": above})
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+        # Many claim at once, and none waits for another's transaction to end: the sequence says where in the room of
+        # its millisecond each token lies. It cannot be set to a time: two who do so at once would set it back.
+        numbers = connection.execute(_TOKENS, {"count": count}).scalars().all()
+        return [token.floor_at(now) + 1 + number % token.ROOM for number in numbers]
 
     def poke(self, connection: Connection) -> None:
         connection.execute(_NOTIFY, {"channel": self._channel})

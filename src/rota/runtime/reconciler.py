@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable
 
@@ -13,6 +14,9 @@ from rota.runtime.health import Pulse
 __all__ = ["PERIOD_SECONDS", "Reconcilable", "Reconciler", "Repaired"]
 
 PERIOD_SECONDS: Final = 600.0
+HARM_SECONDS: Final = 10.0
+"""No more than one pass in this time because of what was harmed, over all instances: a fault that goes on and on must
+not be answered by walks over everything without a pause."""
 PAGE_PAUSE: Final = 0.005
 """Seconds of rest after each page: a million records take minutes, and nobody notices."""
 
@@ -37,25 +41,66 @@ class Reconcilable(Protocol):
 
     async def reconcile(self, pause: float = 0.0) -> Repaired: ...
 
+    def when_harmed(self, call: Callable[[], None]) -> None:
+        """Have `call` called, on any thread, when a step has stopped half-way."""
+        ...
+
 
 class Reconciler(Duty[Repaired | None]):
-    """One pass in ten minutes, by whichever instance asks first."""
+    """One pass in ten minutes, by whichever instance asks first; and one at once after a step that stopped half-way."""
 
     name = "reconciler"
 
     def __init__(self, store: Reconcilable, *, pulse: Pulse, chance: Callable[[], float]) -> None:
         super().__init__(pulse, chance)
         self._store = store
+        self._is_harmed = False
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._store.when_harmed(lambda: _on(loop, self.harmed))
+        try:
+            await super().run()
+        finally:
+            self._store.when_harmed(_nobody)
+
+    def harmed(self) -> None:
+        """Something was written half-way: make a pass now."""
+        self._is_harmed = True
+        self.wake()
 
     async def run_once(self, now: Instant | None = None) -> Repaired | None:
         """One pass; None if another instance has made it."""
-        if not await self._store.take_turn(self.name, int(PERIOD_SECONDS * SECOND)):
+        if not await self._has_turn():
             return None
-        repaired = await self._store.reconcile(PAGE_PAUSE)
+        # What is harmed from here on is for the next pass: this one may be past it already.
+        self._is_harmed = False
+        try:
+            repaired = await self._store.reconcile(PAGE_PAUSE)
+        except Exception:
+            # Whoever took the turn owes the pass.
+            self._is_harmed = True
+            raise
         if repaired.total:
             log.warning("indexes repaired", read=repaired.read, repaired=repaired.total, report=str(repaired))
         return repaired
 
+    async def _has_turn(self) -> bool:
+        if self._is_harmed:
+            return await self._store.take_turn(f"{self.name}-after-harm", int(HARM_SECONDS * SECOND))
+        return await self._store.take_turn(self.name, int(PERIOD_SECONDS * SECOND))
+
     def pause_after(self, report: Repaired | None) -> float:
+        if self._is_harmed:
+            return HARM_SECONDS * (0.5 + 0.5 * self._chance())
         # Instances that were started together drift apart.
         return PERIOD_SECONDS * (0.25 + 0.5 * self._chance())
+
+
+def _on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)
+
+
+def _nobody() -> None:
+    """The duty has ended."""

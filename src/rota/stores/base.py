@@ -563,6 +563,6 @@ class Store(ABC):
         """absent, completed, failed, cancelled -> as in the snapshot; running there: released, so pending here.
 
         Guards: a live task is kept, and so is whatever this store knows that is newer; so restoring again changes
-        nothing. Counters and indexes are right afterwards, limits are not asked, and no token that a snapshot carries
-        is ever handed out here.
+        nothing. Counters and indexes are right afterwards, limits are not asked, and the next token of a task is
+        higher than any that its snapshot carries.
         """

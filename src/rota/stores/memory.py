@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis, SystemClock
+from rota.core import token
 from rota.core.bucket import Bucket
 from rota.core.history import Slice, Span
 from rota.core.rank import rank
@@ -252,13 +253,11 @@ class MemoryTransaction:
     def put_type(self, record: TypeRecord) -> None:
         self._types = {**self._types, record.task_type.name: record}
 
-    def tokens(self, count: int) -> range:
-        first = self._last_token + 1
-        self._last_token += count
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> range:
+        last = token.last_before(self._last_token, token.floor_at(now), token.spread_of(claim_id))
+        first = max(last, above) + 1
+        self._last_token = first + count - 1
         return range(first, first + count)
-
-    def skip_tokens(self, task_type: str, above: int) -> None:
-        self._last_token = max(self._last_token, above)
 
     def pending(self, task_type: str) -> int:
         return self.counters[task_type]["pending"]

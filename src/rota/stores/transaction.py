@@ -124,12 +124,9 @@ class Transaction(Protocol):
 
     def put_type(self, record: TypeRecord) -> None: ...
 
-    def tokens(self, count: int) -> Sequence[int]:
-        """Tokens that were never handed out before and never will be again."""
-        ...
-
-    def skip_tokens(self, task_type: str, above: int) -> None:
-        """Hand out no token up to `above` for this type any more: they were handed out by another store."""
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+        """So many tokens of a claim (`core/token.py`), none of which was ever handed out before. `above` is the highest
+        one that any of the tasks has had: a store that counts goes on from there if it has counted less."""
         ...
 
     def pending(self, task_type: str) -> int:

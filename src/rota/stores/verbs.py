@@ -280,7 +280,7 @@ def _take_some(
 ) -> list[Task]:
     holders = _Holders(work, candidates)
     taken: list[Task] = []
-    tokens = iter(work.transaction.tokens(len(candidates)) if candidates else ())
+    tokens = iter(_tokens(work, candidates, request))
     lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
     for task in candidates:
         if holders.is_busy(task):
@@ -288,7 +288,9 @@ def _take_some(
             continue
         if not allowance.grant(task.cost):
             break
-        lease = Lease(next(tokens), work.now + lease_ms, request.instance, request.claim_id)
+        # Whatever the store's counter and its clock say: for one task the order never breaks.
+        token = max(next(tokens), task.last_token + 1)
+        lease = Lease(token, work.now + lease_ms, request.instance, request.claim_id)
         step = lifecycle.claim(work.entry(task.identity), lease, task_type, work.now)
         work.apply(step, task.identity)
         if step.answer is Answer.OK and step.task is not None:
@@ -297,6 +299,13 @@ def _take_some(
         else:
             allowance.refund(task.cost)
     return taken
+
+
+def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Sequence[int]:
+    if not candidates:
+        return ()
+    highest = max(task.last_token for task in candidates)
+    return work.transaction.tokens(len(candidates), request.claim_id, work.now, highest)
 
 
 class _Holders:
@@ -594,7 +603,6 @@ def _snapshot(work: Work, identity: Identity) -> Snapshot:
 
 def restore(work: Work, snapshots: Sequence[Snapshot]) -> list[Restored]:
     work.load(snapshot.identity for snapshot in snapshots)
-    _skip_tokens(work, snapshots)
     return [_restore(work, snapshot) for snapshot in snapshots]
 
 
@@ -610,16 +618,6 @@ def _restore(work: Work, snapshot: Snapshot) -> Restored:
     work.apply(_settled_down(work, there), identity)
     _arrive(work, snapshot)
     return Restored.MOVED
-
-
-def _skip_tokens(work: Work, snapshots: Sequence[Snapshot]) -> None:
-    highest: dict[str, int] = {}
-    for task in (snapshot.task for snapshot in snapshots):
-        if task is not None and task.task_type in work.types:
-            highest[task.task_type] = max(highest.get(task.task_type, 0), task.token, task.last_token)
-    for task_type, token in sorted(highest.items()):
-        if token:
-            work.transaction.skip_tokens(task_type, token)
 
 
 def _is_taken(entry: Entry) -> bool:

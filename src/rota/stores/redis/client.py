@@ -19,19 +19,23 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as LoopRedis
 from redis.asyncio import RedisCluster as LoopCluster
+from redis.asyncio.cluster import ClusterNode as LoopNode
 from redis.asyncio.connection import BlockingConnectionPool as LoopPool
 from redis.asyncio.retry import Retry as LoopRetry
 from redis.asyncio.sentinel import Sentinel as LoopSentinel
 from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
 from redis.connection import BlockingConnectionPool
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from rota.call_timeout import seconds_of
-from rota.errors import StoreUnavailable
+from rota.errors import RotaError, StoreError, StoreUnavailable
 from rota.stores.redis.address import Address
-from rota.stores.redis.source import Script, script
+from rota.stores.redis.driver_errors import may_be_half_done, translated
+from rota.stores.redis.keys import declared
+from rota.stores.redis.source import script
 
 __all__ = ["Call", "Server", "close_client"]
 
@@ -50,10 +54,14 @@ class Call(NamedTuple):
     args: Sequence[str | bytes]
 
     def by_digest(self) -> tuple[str | int | bytes, ...]:
-        return "EVALSHA", script(self.script).digest, 1, self.key, *self.args
+        return "EVALSHA", script(self.script).digest, *_with_count(declared(self.key)), *self.args
 
     def by_text(self) -> tuple[str | int | bytes, ...]:
-        return "EVAL", script(self.script).text, 1, self.key, *self.args
+        return "EVAL", script(self.script).text, *_with_count(declared(self.key)), *self.args
+
+
+def _with_count(keys: tuple[str, ...]) -> tuple[str | int, ...]:
+    return len(keys), *keys
 
 
 class _Client(Protocol):
@@ -90,6 +98,8 @@ class Server:
         self._slots = asyncio.Semaphore(LOOP_CALLS)
         self._calls: set[asyncio.Task[Any]] = set()
         self._making = threading.Lock()
+        self.on_half_done: Callable[[], None] = _nobody_asks
+        """Called, on any thread, when a script has stopped half-way: what it wrote before its error stays written."""
 
     # --- coming and going ---
 
@@ -139,13 +149,13 @@ class Server:
     async def run(self, name: str, key: str, args: Sequence[str | bytes]) -> Any:
         """A script; `key` says which node it runs on."""
         client = self._loop_or_refuse()
-        wanted = script(name)
+        call = Call(name, key, args)
 
         async def run() -> Any:
             try:
-                return await client.execute_command("EVALSHA", wanted.digest, 1, key, *args)
+                return await client.execute_command(*call.by_digest())
             except NoScriptError:
-                return await client.execute_command("EVAL", wanted.text, 1, key, *args)
+                return await client.execute_command(*call.by_text())
 
         return await self._shielded(run)
 
@@ -181,8 +191,10 @@ class Server:
             raise self._late()
         try:
             return task.result()
-        except (RedisError, OSError) as error:
-            raise self.away(error) from error
+        except RotaError:
+            raise
+        except Exception as error:
+            raise self.translated(error) from error
 
     async def _slot(self) -> None:
         """Whoever gives up while waiting here has sent nothing."""
@@ -262,18 +274,15 @@ class Server:
         return self._guarded(run)
 
     def run_blocking(self, name: str, key: str, args: Sequence[str | bytes]) -> Any:
-        wanted = script(name)
-        return self._guarded(lambda client: _evaluate(client, wanted, key, args))
+        call = Call(name, key, args)
+        return self._guarded(lambda client: _evaluate(client, call))
 
     def run_many_blocking(self, calls: Sequence[Call | Sequence[str | int | bytes]]) -> list[Any]:
         """Scripts and commands in one round trip, not atomic; on a Cluster each goes where its key is."""
 
         def one_by_one(client: _Client) -> list[Any]:
             return [
-                _evaluate(client, script(call.script), call.key, call.args)
-                if isinstance(call, Call)
-                else client.execute_command(*call)
-                for call in calls
+                _evaluate(client, call) if isinstance(call, Call) else client.execute_command(*call) for call in calls
             ]
 
         def together(client: _Client) -> list[Any]:
@@ -295,8 +304,10 @@ class Server:
             raise self._closed()
         try:
             return function(self._blocking_client())
-        except (RedisError, OSError) as error:
-            raise self.away(error) from error
+        except RotaError:
+            raise
+        except Exception as error:
+            raise self.translated(error) from error
 
     def _blocking_client(self) -> _Client:
         with self._making:
@@ -306,10 +317,11 @@ class Server:
 
     # --- what can be said ---
 
-    def away(self, error: Exception) -> StoreUnavailable:
-        """Every error of Redis means the same: it cannot do it now. READONLY, MISCONF and LOADING pass, too."""
-        cause = str(error).strip() or type(error).__name__
-        return StoreUnavailable(f"The store {self.name} cannot be used right now: {cause}")
+    def translated(self, error: Exception) -> StoreError:
+        """What an error of the driver means; none of them gets past this."""
+        if may_be_half_done(error):
+            self.on_half_done()
+        return translated(self.name, error)
 
     def _late(self) -> StoreUnavailable:
         return StoreUnavailable(
@@ -320,19 +332,26 @@ class Server:
     def _closed(self) -> StoreUnavailable:
         return StoreUnavailable(f"The store {self.name} is not open. Use it inside `async with`, or open it first.")
 
-    def listening_client(self) -> LoopRedis:
-        """A client of its own for a subscription, which holds its connection for long."""
+    def listening_client(self, attempt: int = 0) -> LoopRedis:
+        """A client of its own for a subscription, which holds its connection for long.
+
+        Every node of a Cluster hears every wake-up: with each attempt another one of the address is listened to.
+        """
         if self.address.kind == "cluster":
-            host, port = self.address.hosts[0]
+            host, port = self.address.hosts[attempt % len(self.address.hosts)]
             return LoopRedis(host=host, port=port, **_options(self.address, LoopRetry, self.call_timeout))
         return cast("LoopRedis", _loop_client(self.address, self.call_timeout))
 
 
-def _evaluate(client: _Client, wanted: Script, key: str, args: Sequence[str | bytes]) -> Any:
+def _nobody_asks() -> None:
+    """Where no worker runs, the next one's reconciler finds what there is to repair."""
+
+
+def _evaluate(client: _Client, call: Call) -> Any:
     try:
-        return client.execute_command("EVALSHA", wanted.digest, 1, key, *args)
+        return client.execute_command(*call.by_digest())
     except NoScriptError:
-        return client.execute_command("EVAL", wanted.text, 1, key, *args)
+        return client.execute_command(*call.by_text())
 
 
 def _coroutine(make: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
@@ -356,12 +375,17 @@ def _options(address: Address, retry: type[Retry] | type[LoopRetry], seconds: fl
     }
 
 
+_CLUSTER: dict[str, Any] = {"reinitialize_steps": 0}
+"""A redirection changes the table of slots and nothing else. By itself the driver closes all of its connections with
+every fifth one, under the calls that are on them."""
+
+
 def _loop_client(address: Address, seconds: float) -> _Client:
     options = _options(address, LoopRetry, seconds)
     match address.kind:
         case "cluster":
-            host, port = address.hosts[0]
-            client: Any = LoopCluster(host=host, port=port, max_connections=LOOP_CALLS, **options)
+            nodes = [LoopNode(host, port) for host, port in address.hosts]
+            client: Any = LoopCluster(startup_nodes=nodes, max_connections=LOOP_CALLS, **_CLUSTER, **options)
         case "sentinel":
             sentinel: Any = LoopSentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)
@@ -374,8 +398,8 @@ def _blocking_client(address: Address, seconds: float) -> _Client:
     options = _options(address, Retry, seconds)
     match address.kind:
         case "cluster":
-            host, port = address.hosts[0]
-            client: Any = RedisCluster(host=host, port=port, **options)
+            nodes = [ClusterNode(host, port) for host, port in address.hosts]
+            client: Any = RedisCluster(startup_nodes=nodes, **_CLUSTER, **options)
         case "sentinel":
             sentinel: Any = Sentinel(address.hosts, sentinel_kwargs=address.sentinel_options, **options)
             client = sentinel.master_for(address.service)

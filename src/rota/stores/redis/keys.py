@@ -34,6 +34,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     instances, meta                  hash     incarnations; the schema's version, and which indexes are complete
     erasures                         hash     the tombstones of users who are being erased, by user_id
     turn:<duty>:<indexes>            string   whose turn a duty of many instances is, with a TTL
+    absent:{}                        -        never there: see `declared`
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from __future__ import annotations
 from rota.core.task import Identity
 from rota.errors import InvalidConfig
 
-__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys"]
+__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys", "declared"]
 
 DEFAULT_PREFIX = "scheduler:"
 NORMAL_LANE = 5
@@ -95,3 +96,16 @@ class Keys:
         if name.startswith(_OWN_BUCKET):
             return self.of("bucket", name.removeprefix(_OWN_BUCKET), "own")
         return self.of("bucket", name)
+
+
+def declared(key: str) -> tuple[str, ...]:
+    """The keys that a script declares: the one that leads to its node, and for a type's script one that never exists.
+
+    A type's script touches keys that it does not declare. While a Cluster moves their slot some are here and some are
+    there, and the script would fail half-way, with its first writes done. But of several declared keys in a moving
+    slot all must be there, or the node answers TRYAGAIN before the script begins; so one of them never is. On a slot
+    that stays where it is, and on a single server, it makes no difference. A script that touches only what it declares
+    follows its key.
+    """
+    absent = key.replace("task_type:{", "absent:{", 1)
+    return (key,) if absent == key else (key, absent)

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
-from redis.exceptions import RedisError
-
 from rota.stores.redis.client import close_client
 from rota.stores.redis.scripts import Scripts
 
@@ -49,13 +47,16 @@ class Listener:
             await asyncio.wait([task], timeout=_SLICE)
 
     async def _run(self) -> None:
+        attempt = 0
         while not self._is_stopping:
-            with suppress(RedisError, OSError, TimeoutError):
-                await self._listen()
+            # Whatever the driver calls it: a subscription that broke is made anew.
+            with suppress(Exception):
+                await self._listen(attempt)
+            attempt += 1
             await asyncio.sleep(_PAUSE)
 
-    async def _listen(self) -> None:
-        client = self._scripts.server.listening_client()
+    async def _listen(self, attempt: int) -> None:
+        client = self._scripts.server.listening_client(attempt)
         subscription = cast("Any", client).pubsub()
         try:
             await subscription.subscribe(self._scripts.keys.wake)
@@ -64,9 +65,9 @@ class Listener:
                 if message is not None:
                     self._heard(message)
         finally:
-            with suppress(RedisError, OSError):
+            with suppress(Exception):
                 await subscription.aclose()
-            with suppress(RedisError, OSError):
+            with suppress(Exception):
                 await close_client(client)
 
     def _heard(self, message: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ class Looking:
         """Whether every task stands in every index: not yet, where an older version wrote it and nobody has looked."""
         if not self._are_complete:
             found = await self._server.command("HGET", self._keys.meta, "indexes")
-            self._are_complete = found is not None and int(found) >= INDEXES
+            self._are_complete = found is not None and found.isdigit() and int(found) >= INDEXES
         return self._are_complete
 
     async def _names_from(self, after: Identity | None, only: str | None = None) -> list[str]:

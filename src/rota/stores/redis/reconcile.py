@@ -151,19 +151,9 @@ class _Pass:
         ]
         self.left += await self._repair(name, orphans)
 
-    async def _repair(self, name: str, repairs: Iterable[_Repair]) -> int:
-        done = 0
-        for identity, digest, command in repairs:
-            step = {
-                "guards": [["hash", self._keys.task(identity), digest]],
-                "commands": [command],
-                "runs": [],
-                "told": [],
-                "serials": [],
-                "wake": True,
-            }
-            done += await self._scripts.run("commit", name, step)
-        return done
+    async def _repair(self, name: str, repairs: Sequence[_Repair]) -> int:
+        """How many were really wrong: what a page said may have been put right since it was read."""
+        return await self._scripts.repair(name, repairs) if repairs else 0
 
 
 def _parse(prefix: str, keys: Iterable[str]) -> Iterable[_Found]:

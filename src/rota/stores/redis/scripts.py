@@ -117,13 +117,18 @@ class Scripts:
         """False if something that the step has read changed meanwhile: then nothing was written."""
         return self.run_blocking("commit", task_type, step) == 1
 
+    def tokens_blocking(self, task_type: str, count: int, claim_id: str, now: Instant, above: int) -> int:
+        """The last of so many new tokens."""
+        given = {"count": count, "claim_id": claim_id, "above": above}
+        return int(self.run_blocking("tokens", task_type, given, now))
+
     def types_blocking(self) -> dict[str, list[bytes | None]]:
         """Settings and overrides of all types as they are now, in one round trip unless there are new ones."""
+        # Read once: another thread may replace it meanwhile, and what is new is what was not asked for here.
         names = sorted(self._known)
         listed, *found = self.server.many_blocking([["SMEMBERS", self.keys.types], *type_commands(self.keys, names)])
         there = {name.decode() for name in listed}
-        new = sorted(there - self._known)
-        # Replaced, not changed: other threads may be reading it.
+        new = sorted(there.difference(names))
         self._known = frozenset(there)
         found += self.server.many_blocking(type_commands(self.keys, new))
         return {name: raw for name, raw in zip([*names, *new], found, strict=True) if name in there}
@@ -216,6 +221,10 @@ class Scripts:
         found = [_swept(name, *each) for name, each in zip([*names, *new], swept, strict=True) if each is not None]
         due = [each.next_due_at for each in found if each.next_due_at is not None]
         return Ticked(int(at), min(due, default=None), found)
+
+    async def repair(self, task_type: str, repairs: Sequence[tuple[Identity, str, Command]]) -> int:
+        """Write each command if the identity's hash still has the digest; how many changed anything."""
+        return int(await self.run("repair", task_type, [(each.key, digest, do) for each, digest, do in repairs]))
 
     async def recount(self, task_type: str) -> int:
         return int(await self.run("recount", task_type, 0))

@@ -16,7 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from rota.core.history import Slice, Span
 from rota.core.outcome import Reply
 from rota.core.task import Event, Identity, Renewal, RunRecord, Task
 from rota.core.task_type import TaskType
-from rota.errors import SchemaMismatch, StoreUnavailable
+from rota.errors import SchemaMismatch, StoreError, StoreUnavailable
 from rota.stores import limits, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -123,7 +123,14 @@ class RedisStore(TransactionalStore):
         is_new = await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
         if is_new and not await self._server.command("EXISTS", self._keys.types):
             await self._server.command("HSET", self._keys.meta, "indexes", INDEXES)
-        found = await self._server.command("HGET", self._keys.meta, "schema")
+        found: bytes | None = await self._server.command("HGET", self._keys.meta, "schema")
+        if found is None or not found.isdigit():
+            raise SchemaMismatch(
+                f"The store {self._server.name} has a mark that is no number: 'schema' in {self._keys.meta} is"
+                f" {_or_nothing(found)!r}. If something else than Rota uses these keys, choose another"
+                f" prefix: ?prefix=... If the mark was changed by hand, set it back: HSET {self._keys.meta} schema"
+                f" {SCHEMA}."
+            )
         if int(found) > SCHEMA:
             raise SchemaMismatch(
                 f"The store {self._server.name} was written by a newer Rota (layout {int(found)}, this one knows"
@@ -230,7 +237,11 @@ class RedisStore(TransactionalStore):
         if now is None:
             return await batcher.submit(items)
         # A test's own time cannot share a step with anybody else's.
-        return await self._by_type(items, lambda name, part: self._apply(verb, name, part, now))
+        found = await self._by_type(items, lambda name, part: self._part(verb, name, part, now))
+        for answer in found:
+            if isinstance(answer, Exception):
+                raise answer
+        return cast("list[Result]", found)
 
     async def _by_type(
         self, items: Sequence[Item], run: Callable[[str, list[Item]], Awaitable[Sequence[T]]]
@@ -245,32 +256,49 @@ class RedisStore(TransactionalStore):
             answers.update(zip(places, part, strict=True))
         return [answers[at] for at in range(len(items))]
 
-    async def _part(self, verb: Verb[Item, Result], name: str, items: list[Item]) -> list[Result | Exception]:
-        """The items of one type; if together they cannot be written, each by itself: the bad one fails alone."""
-        try:
-            return list(await self._apply(verb, name, items, None))
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            if len(items) == 1:
-                return [error]
-        return [(await self._part(verb, name, [item]))[0] for item in items]
+    async def _part(
+        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None = None
+    ) -> list[Result | Exception]:
+        """The items of one type: by the verb's script if it has one; what is not for the script in a unit of work.
 
-    async def _apply(self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None) -> list[Result]:
-        """By the verb's script if it has one; what is not for the script, or has none, in a unit of work."""
+        What the script has answered stands, whatever becomes of the others: it is written.
+        """
+        answers = await self._by_script(verb, name, items, now)
+        rare = [at for at, answer in enumerate(answers) if answer is None]
+        slow = await self._slowly(verb, name, [items[at] for at in rare], now)
+        for at, answer in zip(rare, slow, strict=True):
+            answers[at] = answer
+        return [answer for answer in answers if answer is not None]
+
+    async def _by_script(
+        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
+    ) -> list[Result | Exception | None]:
+        """None where the item is not for the script, and nothing was written for it."""
         hot = self._hot.get(verb)
         if hot is None:
-            return await self.work_on(name, lambda work: verb(work, items), now)
-        found: Answers[Result] = await hot(name, items, now)
+            return [None] * len(items)
+        try:
+            found: Answers[Result] = await hot(name, items, now)
+        except StoreError as error:
+            if len(items) == 1 or isinstance(error, StoreUnavailable):
+                return [error] * len(items)
+            return [(await self._by_script(verb, name, [item], now))[0] for item in items]
         if found.woke:
             self._wake()
-        answers = found.items
-        rare = [at for at, answer in enumerate(answers) if answer is None]
-        if rare:
-            slow = await self.work_on(name, lambda work: verb(work, [items[at] for at in rare]), now)
-            for at, answer in zip(rare, slow, strict=True):
-                answers[at] = answer
-        return [answer for answer in answers if answer is not None]
+        return [*found.items]
+
+    async def _slowly(
+        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
+    ) -> list[Result | Exception]:
+        """In one unit of work; if together they cannot be written, each by itself: the bad one fails alone."""
+        if not items:
+            return []
+        try:
+            return [*await self.work_on(name, lambda work: verb(work, items), now)]
+        except Exception as error:
+            if len(items) == 1 or isinstance(error, StoreUnavailable):
+                return [error] * len(items)
+        return [(await self._slowly(verb, name, [item], now))[0] for item in items]
 
     # --- types ---
 
@@ -382,6 +410,10 @@ class RedisStore(TransactionalStore):
         """Compare every index with the hashes and repair it, with a pause of so many seconds after each page."""
         return await reconcile(self._scripts, self._looking, pause)
 
+    def when_harmed(self, call: Callable[[], None]) -> None:
+        """Have `call` called, on any thread, when a script has stopped half-way and indexes may be wrong."""
+        self._server.on_half_done = call
+
     async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
         limits.check_take(bucket, amount, rate, burst)
         return await self._scripts.take(bucket, amount, rate, burst, now)
@@ -478,6 +510,10 @@ def _type_of(item: object) -> str:
             return item.task_type
         case _:
             return str(getattr(item, "identity").task_type)  # noqa: B009  # every other item has one
+
+
+def _or_nothing(mark: bytes | None) -> str:
+    return "" if mark is None else mark.decode(errors="replace")[:40]
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:

@@ -117,6 +117,9 @@ class RedisTransaction:
         old, new = encode_entry(before), encode_entry(after)
         changed = [text for name, value in new.items() if old.get(name) != value for text in (name, value)]
         gone = [name for name in old if name not in new]
+        if before.task is not None and "updated_at" not in (new.keys() | old.keys()):
+            # What was changed in the millisecond in which it was made may have the field all the same, from a script.
+            gone.append("updated_at")
         if not new:
             yield ["DEL", key]
         else:
@@ -325,18 +328,11 @@ class RedisTransaction:
         if known is None or known.overrides != record.overrides:
             self._commands.append(["HSET", key, "overrides", msgspec.json.encode(record.overrides).decode()])
 
-    def tokens(self, count: int) -> Sequence[int]:
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
         # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
         assert self._type is not None
-        last = int(self._server.command_blocking("INCRBY", self._keys.of("seq", self._type), count))
+        last = self._scripts.tokens_blocking(self._type, count, claim_id, now, above)
         return range(last - count + 1, last + 1)
-
-    def skip_tokens(self, task_type: str, above: int) -> None:
-        key = self._keys.of("seq", self._belongs_to(task_type))
-        last = int(self._server.command_blocking("GET", key) or 0)
-        if last < above:
-            # Others may take tokens meanwhile: adding can only go too far, never back.
-            self._server.command_blocking("INCRBY", key, above - last)
 
     def pending(self, task_type: str) -> int:
         counts = self._keys.of("counts", task_type)

@@ -260,12 +260,8 @@ class SqlTransaction:
     def _put(self, table: Table, row: Mapping[str, object]) -> None:
         self._connection.execute(_put_statement(self._database, table), row)
 
-    def tokens(self, count: int) -> Sequence[int]:
-        return self._dialect.tokens(self._connection, count)
-
-    def skip_tokens(self, task_type: str, above: int) -> None:
-        # One counter serves all types.
-        self._dialect.skip_tokens(self._connection, above)
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+        return self._dialect.tokens(self._connection, count, claim_id, now, above)
 
     def pending(self, task_type: str) -> int:
         if task_type not in self._pending:

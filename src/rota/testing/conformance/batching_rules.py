@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from rota.core.outcome import Answer, Scheduled, ScheduleOutcome, TouchOutcome
 from rota.core.task import Activity, Event, Identity, NewTask, Settlement
-from rota.core.task_type import TaskType
-from rota.errors import InvalidInput, InvalidTrigger
+from rota.core.task_type import RateLimit, TaskType
+from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.stores.base import MAX_GROUP, MAX_PAYLOAD_BYTES
-from rota.testing.conformance.world import WORK, Suite, World
+from rota.testing.conformance.world import WORK, Suite, World, hourly
 
 __all__ = ["TestGroups"]
 
@@ -48,6 +50,27 @@ class TestGroups(Suite):
         good = [answer for answer in answers if not isinstance(answer, BaseException)]
         assert {answer.outcome for answer in good} == {ScheduleOutcome.CREATED}
         assert (await world.counts()).pending == MAX_GROUP - 2
+
+    async def test_neighbours_of_a_refused_item_are_answered_as_if_alone(self, world: World) -> None:
+        """One that costs more than its type can ever grant, among some that are written fast and some that are not."""
+        await world.type(rate_limit=RateLimit(rate=1.0, burst=2))
+        for group in range(5):
+            news = [
+                NewTask(
+                    task_type=WORK, key=f"g{group}-{number}", trigger=hourly(world.now) if number % 3 == 1 else None
+                )
+                for number in range(10)
+            ]
+            news[5] = replace(news[5], cost=9)
+            # The first call is a group by itself; the others meet in the next one.
+            first = self._schedule(world, NewTask(task_type=WORK, key=f"g{group}-first"))
+            answers = await asyncio.gather(first, *(self._schedule(world, new) for new in news), return_exceptions=True)
+            refused = [answer for answer in answers if isinstance(answer, BaseException)]
+            assert [type(error) for error in refused] == [LimitExceeded]
+            told = [answer.outcome for answer in answers if not isinstance(answer, BaseException)]
+            assert told == [ScheduleOutcome.CREATED] * 10
+        assert (await world.counts()).pending == 50
+        await world.check_counts()
 
     async def test_one_bad_item_in_a_list_spoils_the_whole_list(self, world: World, work: TaskType) -> None:
         good, bad = NewTask(task_type=WORK, key="good"), NewTask(task_type=WORK, key="bad", trigger="nonsense")

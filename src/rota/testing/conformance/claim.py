@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.outcome import Answer
 from rota.core.task import Event, Identity, NewTask, TaskStatus
 from rota.core.task_type import TaskType
+from rota.core.token import floor_at
 from rota.stores.base import ClaimRequest
-from rota.testing.conformance.world import LEASE, WORK, Suite, World
+from rota.testing.conformance.world import LEASE, WORK, Suite, World, hourly
 
 __all__ = ["TestAbandon", "TestClaim", "TestTokens"]
 
@@ -129,6 +132,46 @@ class TestTokens(Suite):
         await claim("other")
         assert len(set(seen)) == len(seen)
         assert seen == sorted(seen)
+
+    async def test_for_one_task_tokens_grow_while_the_clock_steps_back(self, world: World, work: TaskType) -> None:
+        seen: list[int] = []
+        for event in (Event.RELEASE, Event.RETRY, Event.SNOOZE, Event.COMPLETE, Event.COMPLETE):
+            await world.schedule("k")
+            task = await world.claim_due()
+            seen.append(task.token)
+            await world.settle(task, event, after_ms=0)
+            world.clock.set(world.now - 10 * MINUTE)
+        assert seen == sorted(set(seen))
+
+    async def test_also_after_a_purge_once_a_millisecond_has_passed(self, world: World, work: TaskType) -> None:
+        """Nothing of the task is left then but the time."""
+        seen: list[int] = []
+        for _ in range(5):
+            await world.schedule("k")
+            seen.append((await world.claim_one()).token)
+            await world.settle(await world.there("k"))
+            await world.ask(Event.PURGE)
+            world.clock.advance(0.002)
+        assert seen == sorted(set(seen))
+
+    @pytest.mark.parametrize("kind", ["plain", "series"])
+    async def test_no_two_claims_of_one_millisecond_share_a_token(
+        self, world: World, work: TaskType, kind: str
+    ) -> None:
+        trigger = hourly(world.now) if kind == "series" else None
+        for number in range(60):
+            await world.schedule(f"k{number:02}", trigger=trigger)
+        world.clock.advance(3_600)
+        claims = await asyncio.gather(*(world.claim(3) for _ in range(20)))
+        tokens = [task.token for tasks in claims for task in tasks]
+        assert len(tokens) == 60
+        assert len(set(tokens)) == 60
+
+    async def test_a_token_is_never_below_the_time(self, world: World, work: TaskType) -> None:
+        """Whatever a store has counted, and lost: with its clock alone its next token is a higher one."""
+        await world.schedule("k")
+        task = await world.claim_one()
+        assert floor_at(world.now) < task.token < 2**53
 
     async def test_a_token_from_before_a_purge_is_stale(self, world: World, work: TaskType) -> None:
         await world.schedule("k")

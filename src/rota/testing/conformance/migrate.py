@@ -171,9 +171,19 @@ class TestRestore(Suite):
         used = {task.token or task.last_token for task in await old.all_tasks() if task.token or task.last_token}
         assert used
         await self.move(old, new)
+        # Tokens carry the time: what is claimed after the move has higher ones than whatever was claimed before it.
+        new.clock.advance(1)
         taken = await new.claim(9)
         assert len(taken) == 2
         assert min(task.token for task in taken) > max(used)
+
+    async def test_a_tasks_next_token_is_higher_also_in_the_same_millisecond(self, old: World, new: World) -> None:
+        used = {task.identity: max(task.token, task.last_token) for task in await old.all_tasks()}
+        assert any(used.values())
+        await self.move(old, new)
+        taken = await new.claim(9)
+        assert len(taken) == 2
+        assert all(task.token > used[task.identity] for task in taken)
 
     async def test_tokens_never_go_back(self, old: World, new: World) -> None:
         before: list[Task] = []

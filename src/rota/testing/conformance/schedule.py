@@ -65,6 +65,18 @@ class TestSchedule(Suite):
         assert (task.finished_at, task.purge_at, task.error, task.reason) == (None, None, None, None)
         await world.check_counts()
 
+    @pytest.mark.parametrize("kind", ["plain", "series"])
+    async def test_what_is_made_again_was_last_changed_when_it_was_made(
+        self, world: World, work: TaskType, kind: str
+    ) -> None:
+        """Also if all of its first life was within one millisecond."""
+        await world.schedule("k")
+        await world.run(Event.COMPLETE)
+        world.clock.advance(60)
+        await world.schedule("k", trigger=hourly(world.now) if kind == "series" else None)
+        task = await world.there("k")
+        assert (task.created_at, task.updated_at) == (world.now, world.now)
+
     async def test_a_cancelled_identity_can_be_made_again(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.ask(Event.CANCEL)

@@ -1,3 +1,4 @@
+--- include token
 -- pending -> running: due, in rank order, within rate and serial limits; a due task whose serial is busy is parked.
 --
 -- input    limit, instance, claim_id, lease_ms (or nothing: the type's timeout),
@@ -114,6 +115,7 @@ end
 local function answer(next_due)
   if rate then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
   local number = #taken / 3
+  if number > 0 then write_last_token() end
   count('pending', -number)
   count('running', number)
   write_counts()
@@ -139,17 +141,16 @@ for round = 1, ROUNDS do
     return answer(now)
   end
   local number = math.min(wanted, #found)
-  local token = number > 0 and call('INCRBY', named('seq'), number) - number
+  if number > 0 and not last_token then read_last_token(input.claim_id) end
   for at = 1, number do
     local key, task = found[at].key, found[at].task
-    token = token + 1
     if not is_due(task) then
       out_of(found[at].lane, key)
       if task.status then enter(key, task) end
     elseif is_busy(task) then
       park(key, task)
     elseif grant(num(task.cost or 1)) then
-      take(key, task, token)
+      take(key, task, next_token(task))
     else
       break
     end
