@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from redis.crc import key_slot
@@ -58,10 +59,9 @@ class Move:
         self.source.ask("MIGRATE", HOST, self.target.port, "", 0, 5_000, "KEYS", *keys)
 
     def end(self) -> None:
-        found = self.source.ask("CLUSTER GETKEYSINSLOT", SLOT, 1_000)
-        assert isinstance(found, list)
-        if found:
-            self.keys(*(str(key) for key in found))
+        left = cast("list[str]", self.source.ask("CLUSTER GETKEYSINSLOT", SLOT, 1_000))
+        if left:
+            self.keys(*left)
         for node in (self.target, self.source):
             node.ask("CLUSTER SETSLOT", SLOT, "NODE", self._ids[1])
 
