@@ -40,10 +40,24 @@ Always in this order, so that no combination of a wish, a failure, a series and 
 The run's own record keeps how the run really ended, in every case.
 """
 
+SERIES = """## The fires of a series
+
+Every fire of every trigger that a series has had leaves a row, or lies in one range row, as long as the series lives:
+until it is cancelled, expires, or has had its runs. What is done to it during a run changes nothing about that:
+
+- **cancel**: the fires that passed until the run ends are one row, *cancelled*.
+- **a new policy**: what a catch-up (`misfire: all`) still owes is accounted for by the policy of the next claim.
+- **a new trigger**: what the old one still owes is one row, *updated*; the new one begins when the run ends, and owes
+  nothing from before.
+- **a due time set by hand** on a waiting series is a run that was asked for, at that time: it counts as no fire, and
+  the series goes on as if it had not been. Fires that come until then wait for it, and are misfires after it. Where a
+  retry waits, the retry is moved; a paused series goes on with its next fire; during a run a due time has no effect.
+"""
+
 
 def lifecycle() -> str:
-    """The table, the picture, and the questions."""
-    return "\n".join([OPENING, _table(), "", _diagram(), "", LEAVING])
+    """The table, the picture, the questions, and what becomes of fires."""
+    return "\n".join([OPENING, _table(), "", _diagram(), "", LEAVING, SERIES])
 
 
 def _table() -> str:

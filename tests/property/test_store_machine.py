@@ -85,6 +85,7 @@ overrides = st.sampled_from(
     ]
 )
 triggers = st.sampled_from(["none", "none", "minute", "half", "once"])
+CHANGES = ["payload", "trigger", "due", "priority", "limits", "policy", "no policy"]
 SETTLING = [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
 ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE, Event.ERASE]
 
@@ -309,9 +310,18 @@ class StoreMachine(RuleBasedStateMachine):
         activity = Activity(task_type=name, key=key, user_id="u", at=at)
         self.both(lambda side: side.store.touch([activity, replace(activity, at=None)], now=self.now))
 
-    @rule(name=types, key=keys, what=st.sampled_from(["payload", "trigger", "due", "priority", "limits", "policy"]))
+    @rule(name=types, key=keys, what=st.sampled_from(CHANGES))
     def update(self, name: str, key: str, what: str) -> None:
-        change = Change(task_type=name, key=key)
+        self.change(Identity(name, key), what)
+
+    @precondition(lambda self: self.held)
+    @rule(place=places, what=st.sampled_from(CHANGES))
+    def update_what_was_claimed(self, place: int, what: str) -> None:
+        """Left to chance, few changes would meet a run."""
+        self.change(self.held[-1 - place % len(self.held)][0], what)
+
+    def change(self, identity: Identity, what: str) -> None:
+        change = Change(task_type=identity.task_type, key=identity.key)
         match what:
             case "trigger":
                 change = replace(change, trigger=trigger_of("minute", self.now))
@@ -323,6 +333,8 @@ class StoreMachine(RuleBasedStateMachine):
                 change = replace(change, max_runs=3, expires_at=self.now + 3 * MINUTE)
             case "policy":
                 change = replace(change, policy=policy(misfire="all"))
+            case "no policy":
+                change = replace(change, policy=None)
             case _:
                 change = replace(change, payload='{"edited": true}')
         self.both(lambda side: side.store.update([change], now=self.now))
@@ -334,14 +346,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 4), instance=instances, names=st.permutations(NAMES), passed=keys)
     def claim(self, limit: int, instance: str, names: list[str], passed: str) -> None:
+        self.claimed(instance, [(name, limit) for name in names], frozenset({Identity("slow", passed)}))
+
+    def claimed(self, instance: str, wants: list[tuple[str, int]], exclude: frozenset[Identity]) -> int:
+        """Claim on both sides; how many tasks they gave."""
         claim_id = f"c{next(self.claims)}"
-        request = ClaimRequest(
-            wants=[(name, limit) for name in names],
-            instance=instance,
-            claim_id=claim_id,
-            lease_ms=LEASE,
-            exclude=frozenset({Identity("slow", passed)}),
-        )
+        request = ClaimRequest(wants=wants, instance=instance, claim_id=claim_id, lease_ms=LEASE, exclude=exclude)
         memory, sql = self.sides
         expected = at_once(memory.store.claim(request, now=self.now))
         claimed = self.pair.runner.run(sql.store.claim(request, now=self.now))
@@ -350,6 +360,16 @@ class StoreMachine(RuleBasedStateMachine):
         assert sql.plain(claimed) == memory.plain(expected)
         self.held += [(task.identity, memory.name(task.task_type, task.token)) for task in expected.tasks]
         self.claim_ids.append((instance, claim_id))
+        return len(expected.tasks)
+
+    @rule(names=st.permutations(NAMES), renewed=st.integers(0, 4), until=st.sampled_from([2, 7]))
+    def crash_with_all_that_it_runs(self, names: list[str], renewed: int, until: int) -> None:
+        """An instance claims what is due, renews some of it, and is gone; another one sweeps, long enough or not."""
+        together = self.claimed("doomed", [(name, 4) for name in names], frozenset())
+        self.clock.advance(3)
+        for place in range(min(renewed, together)):
+            self.renewal(place, "half done")
+        self.sweep("i2", until)
 
     @precondition(lambda self: self.held)
     @rule(place=places, event=st.sampled_from(SETTLING), after_ms=st.sampled_from([None, 0, 5 * SECOND]))
@@ -375,6 +395,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(place=places, progress=st.sampled_from([None, "1"]))
     def renew(self, place: int, progress: str | None) -> None:
+        self.renewal(place, progress)
+
+    def renewal(self, place: int, progress: str | None) -> None:
         identity, number = self.held[-1 - place % len(self.held)]
         answers = [
             side.plain(
@@ -387,6 +410,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=types, key=keys, asked=st.sampled_from(ASKED))
     def ask(self, name: str, key: str, asked: Event) -> None:
         self.both(lambda side: side.store.ask(asked, [Identity(name, key)], now=self.now))
+
+    @precondition(lambda self: self.held)
+    @rule(place=places, asked=st.sampled_from([Event.CANCEL, Event.CANCEL, Event.PAUSE, Event.RESUME, Event.RUN_NOW]))
+    def ask_what_was_claimed(self, place: int, asked: Event) -> None:
+        identity, _ = self.held[-1 - place % len(self.held)]
+        self.both(lambda side: side.store.ask(asked, [identity], now=self.now))
 
     @rule(key=keys, asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4))
     def ask_in_a_row(self, key: str, asked: list[Event]) -> None:
@@ -401,6 +430,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(instance=instances, rounds=st.integers(1, 6))
     def tick(self, instance: str, rounds: int) -> None:
+        self.sweep(instance, rounds)
+
+    def sweep(self, instance: str, rounds: int) -> None:
         beat = Beat(instance=instance, types=tuple(NAMES), lease_ms=LEASE)
         for _ in range(rounds):
             self.both(lambda side: side.store.tick(beat, now=self.now))

@@ -111,9 +111,10 @@ class Identity(NamedTuple):
 class Task(msgspec.Struct, frozen=True, gc=False):
     """One identity's live or finished work.
 
-    `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, `fire_at`
-    the one being run or retried, and `opened_at` when that one was first claimed. The due time differs from the fire
-    by jitter, back-off or a manual run.
+    `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, and every
+    fire before it is accounted for; `fire_at` is the one being run or retried (of a manual run, while it runs, its own
+    due time), and `opened_at` when that one was first claimed. The due time differs from the fire by jitter, back-off
+    or a manual run.
     """
 
     task_type: str
