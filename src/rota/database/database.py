@@ -90,7 +90,7 @@ class Database:
             raise
 
     def _prepare(self) -> None:
-        with self.backend.engine.begin() as connection:
+        with self.backend.writing() as connection:
             prepare(connection)
 
     async def close(self) -> None:
