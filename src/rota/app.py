@@ -269,6 +269,11 @@ class Rota(TaskScheduler):
 
     # --- coming and going ---
 
+    def forget_parent(self) -> None:
+        super().forget_parent()
+        self.sync.forget_parent()
+        self._unconnected_blocks = 0
+
     async def __aenter__(self) -> Self:
         """Connected: the store is open and knows the types. Nothing is run.
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from rota.errors import RotaError
+from rota.forking import keep_for_ever
 from rota.stores.base import Store
 
 __all__ = ["Connection"]
@@ -39,6 +40,8 @@ class Connection:
         self._holders = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._gate = asyncio.Lock()
+        self._holders_left_behind = 0
+        """Blocks that the parent of this process is in: a child may leave them, too, and lets go of nothing there."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -65,8 +68,18 @@ class Connection:
             self._holders += 1
             return store
 
+    def forget_parent(self) -> None:
+        """In a forked child: nothing is open here. The store is the parent's, as are its threads and its loop."""
+        keep_for_ever(self._store, self._loop, self._gate)
+        self._holders_left_behind = self._holders
+        self._store, self._loop, self._gate = None, None, asyncio.Lock()
+        self._holders = 0
+
     async def let_go(self) -> None:
         """Undo one `hold`; the last one closes the store."""
+        if not self._holders and self._holders_left_behind:
+            self._holders_left_behind -= 1
+            return
         async with self._gate:
             assert self._holders > 0, "nobody holds the connection"
             self._holders -= 1

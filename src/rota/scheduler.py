@@ -26,7 +26,8 @@ from rota.connection import Connection
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity, Identity, Task, TaskStatus
 from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
-from rota.errors import InvalidConfig, InvalidInput, StoreUnavailable, UnknownTaskType
+from rota.errors import InvalidConfig, InvalidInput, RotaError, StoreUnavailable, UnknownTaskType
+from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
@@ -249,9 +250,12 @@ class TaskScheduler(ITaskScheduler):
         """Who wants to stand around every call that makes work."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
-        self._background = Background(self._connection, self._new_worker, waits=self._can_be_away())
+        self._background = self._make_background()
         self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
+        self._is_left_behind = False
+        """Whether the store that was given is open in the process that this one was forked from."""
+        forget_in_children(self)
 
     @property
     def config(self) -> Config:
@@ -461,7 +465,22 @@ class TaskScheduler(ITaskScheduler):
                 f"The handler of {task_type!r} comes too late: the worker is running. Register it before start()."
             )
 
+    def _make_background(self) -> Background:
+        return Background(self._connection, self._new_worker, waits=self._can_be_away())
+
     # --- the store ---
+
+    def forget_parent(self) -> None:
+        """In a forked child: nothing is connected and no worker runs; the next call connects anew."""
+        if isinstance(self._engine, Store) and self._connection.loop is not None:
+            self._is_left_behind = True
+        keep_for_ever(self._database, self._kept_database, self._spool, self._background)
+        self._connection.forget_parent()
+        self._database = self._kept_database = None
+        self._spool = self._make_spool()
+        self._background = self._make_background()
+        self._hands = Hands(self._clock, self._config.lease_ms)
+        self._kept_open = False
 
     async def _ready(self) -> Store:
         """The open store, which knows every type that was declared so far."""
@@ -482,11 +501,21 @@ class TaskScheduler(ITaskScheduler):
 
     def _make_store(self) -> Store:
         if isinstance(self._engine, Store):
+            self._refuse_parents_store(self._engine)
             return self._engine
         store = open_store(self._engine, self._given_clock, call_timeout=self._call_timeout)
         if self._engine == store.url == "memory://":
             self._engine = store  # what is in memory would not be found again in another one
         return store
+
+    def _refuse_parents_store(self, store: Store) -> None:
+        """What is in memory, or was made by the program itself, cannot be opened a second time by its URL."""
+        if self._is_left_behind:
+            raise RotaError(
+                f"The store {store.url} was open in the process that this one was forked from, and is that one's."
+                " Fork before the app connects, or make the app with a URL that both can open: 'sqlite:///rota.db',"
+                " 'postgresql://...' or 'redis://...'."
+            )
 
     def _make_spool(self) -> Spool | None:
         path, url = self._config.spool_path, self._store_url

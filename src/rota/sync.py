@@ -3,7 +3,8 @@
     app.sync.touch("memory_compression", "u1", "phone")
 
 If the app is connected in an event loop of another thread, calls are handed to it. Otherwise the first call starts a
-thread with a loop of its own and connects there; `close` ends both.
+thread with a loop of its own and connects there; `close` ends both. In a process that was forked (prefork servers) the
+first call does so again: the thread and the connection are the parent's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from rota.answers import Receipt, Touch
 from rota.connection import Connection
 from rota.errors import RotaError
+from rota.forking import keep_for_ever
 
 if TYPE_CHECKING:
     from rota.app import Rota, ScheduleOptions
@@ -76,6 +78,11 @@ class SyncRota:
         if thread is not None:
             thread.wait(self._app.__aexit__(None, None, None))
             thread.end()
+
+    def forget_parent(self) -> None:
+        """In a forked child: the thread was not forked with us, and whoever held the lock is not here to let go."""
+        keep_for_ever(self._thread)
+        self._lock, self._thread = threading.Lock(), None
 
     def __enter__(self) -> SyncRota:
         self.wait(_nothing())

@@ -7,7 +7,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from rota.database.dialect import Dialect, Postgres, Sqlite
 from rota.database.driver_errors import is_wrong_server
 from rota.database.names import path_of, quoted, without_schema
 from rota.errors import InvalidConfig
+from rota.forking import ClosedForForks, refuse_inherited
 
 __all__ = ["Backend", "backend_for"]
 
@@ -117,8 +118,12 @@ class SqliteBackend(Backend):
         self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
         # What is in memory belongs to one connection, which then reads too; SQLite lets one thread at a time use it.
         self._reader = self.engine if self.is_in_memory else self._engine(plain, begin="BEGIN")
-        self._turn = threading.Lock() if self.is_in_memory else nullcontext()
+        self._to_write = threading.Lock()
+        self._to_read = self._to_write if self.is_in_memory else threading.Lock()
         self._data_version: int | None = None
+        # What is in memory would be lost by closing it.
+        turns = (self._to_write, self._to_read)
+        self._around_forks = None if self.is_in_memory else ClosedForForks(self._path, self.close, *turns)
 
     def _engine(self, url: URL, *, begin: str) -> Engine:
         given = {"check_same_thread": False, "timeout": self._lock_seconds}
@@ -150,27 +155,29 @@ class SqliteBackend(Backend):
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        with self._turn, self.engine.begin() as connection:
+        with self._to_write, self.engine.begin() as connection:
             yield connection
 
     writing_apart = writing
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        with self._turn, self._reader.begin() as connection:
+        with self._to_read, self._reader.begin() as connection:
             yield connection
 
     def check(self) -> None:
         if not self.is_in_memory and not self._path.parent.is_dir():
             raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
+        refuse_inherited(self._path)
 
     def has_changed(self) -> bool:
         # Asked on the writer's own connection, so that its own commits do not count.
-        raw = self.engine.raw_connection()
-        try:
-            version = raw.cursor().execute("PRAGMA data_version").fetchone()[0]
-        finally:
-            raw.close()
+        with self._to_write:
+            raw = self.engine.raw_connection()
+            try:
+                version = raw.cursor().execute("PRAGMA data_version").fetchone()[0]
+            finally:
+                raw.close()
         known, self._data_version = self._data_version, version
         return known is not None and known != version
 
@@ -180,6 +187,8 @@ class SqliteBackend(Backend):
     def close(self) -> None:
         self.engine.dispose()
         self._reader.dispose()
+        # The next connection counts from another number, and somebody may have written meanwhile: it has changed.
+        self._data_version = None if self._data_version is None else -1
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------

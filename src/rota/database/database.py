@@ -101,7 +101,7 @@ class Database:
             raise
 
     def _prepare(self) -> None:
-        with self.backend.engine.begin() as connection:
+        with self.backend.writing() as connection:
             prepare(connection, self.backend.schema)
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 from rota.clock import Instant
 from rota.core.task import Activity, Identity
 from rota.errors import InvalidConfig, StoreUnavailable
+from rota.forking import ClosedForForks, refuse_inherited
 from rota.stores.batching import Batcher
 
 __all__ = ["MAX_ROWS", "SpoolFile", "SpooledTouch"]
@@ -77,6 +79,8 @@ class SpoolFile:
         self._max_rows = max_rows
         self._connection: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._turn = threading.Lock()
+        self._around_forks = ClosedForForks(path, self._disconnect, self._turn)
         self._puts: Batcher[tuple[Activity, Instant], None] = Batcher(
             self._put_group, lambda _: 200, patience=DISK_SECONDS
         )
@@ -131,7 +135,7 @@ class SpoolFile:
         await self._puts.drain()
         thread, self._thread = self._thread, None
         if thread is not None:
-            await asyncio.wrap_future(thread.submit(self._disconnect))
+            await asyncio.wrap_future(thread.submit(self._close))
             thread.shutdown()
 
     # --- on the thread ---
@@ -143,7 +147,8 @@ class SpoolFile:
 
     def _guarded(self, function: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return function(self._connected())
+            with self._turn:
+                return function(self._connected())
         except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(
                 f"The spool {self.path} cannot be used: {error}. Check the disk and who may write there, or set"
@@ -157,7 +162,9 @@ class SpoolFile:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        disk = sqlite3.connect(self.path, timeout=2.0, isolation_level=None)
+        refuse_inherited(self.path)
+        # Whoever forks closes it, on a thread of its own.
+        disk = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
         try:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "mmap_size = 0"):
                 disk.execute(f"PRAGMA {pragma}").fetchall()
@@ -174,6 +181,10 @@ class SpoolFile:
             disk.close()
             raise
         return disk
+
+    def _close(self) -> None:
+        with self._turn:
+            self._disconnect()
 
     def _disconnect(self) -> None:
         if self._connection is not None:
