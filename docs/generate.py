@@ -138,7 +138,7 @@ In the environment a path is written in capitals with two underscores between it
 
 
 ABOUT: Mapping[str, str] = {
-    "store": "where tasks, schedules and runs are kept",
+    "store": "where tasks, schedules and runs are kept; on PostgreSQL in the schema `rota`, or `?schema=NAME`",
     "database": "where tokens, the audit log, alerts and memory are kept; the store's, if that is SQL",
     "bus": "where events go; nothing sends any yet",
     "spool": "the file that keeps activity while a shared store is away: `rota-spool.db` for those, or `off`",

@@ -81,6 +81,14 @@ def test_a_missing_server_is_wrong(rota: CallRota) -> None:
     assert rota("doctor", "--store", "postgresql://127.0.0.1:1/x").out.endswith("Something is wrong; see above.\n")
 
 
+def test_where_the_tables_are_on_postgres(rota: CallRota, postgres_url: str) -> None:
+    schema = postgres_url.rpartition("%3D")[2]
+
+    found = checks(rota, "--store", postgres_url)
+
+    assert found["schema"]["detail"] == f"up to date, tables in the schema {schema}"
+
+
 def test_a_broken_configuration_is_wrong(rota: CallRota, tmp_path: Path) -> None:
     (tmp_path / "rota.yaml").write_text("lease: forever")
 

@@ -118,7 +118,7 @@ async def _store(url: str, call_timeout: float) -> AsyncIterator[Finding]:
         return
     try:
         yield Finding("store", "ok", masked(url))
-        yield Finding("schema", "ok", "up to date")
+        yield _schema(store, url)
         if file is not None:
             yield _journal(file, url)
         async for finding in _each(store, clock):
@@ -146,7 +146,18 @@ async def _database(url: str, call_timeout: float) -> Finding:
     except RotaError as error:
         return _unusable(error, "database")
     await database.close()
-    return Finding("database", "ok", masked(url))
+    where = "" if database.schema is None else f", in the schema {database.schema}"
+    return Finding("database", "ok", f"{masked(url)}{where}")
+
+
+def _schema(store: Store, url: str) -> Finding:
+    """Whoever shares a database with an application wants to know where Rota's tables are."""
+    if scheme_of(url) != "postgresql":
+        return Finding("schema", "ok", "up to date")
+    from rota.stores.sql import SqlStore
+
+    assert isinstance(store, SqlStore)
+    return Finding("schema", "ok", f"up to date, tables in the schema {store.database.schema}")
 
 
 def _unusable(error: RotaError, what: str) -> Finding:

@@ -66,6 +66,11 @@ class Database:
         return self.backend.name
 
     @property
+    def schema(self) -> str | None:
+        """The schema that its tables lie in, on PostgreSQL."""
+        return self.backend.schema
+
+    @property
     def is_in_memory(self) -> bool:
         """Whether all is lost when its connection is closed, which it therefore never is."""
         return self.backend.is_in_memory
