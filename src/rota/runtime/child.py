@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from rota.codec import warmed
 from rota.runtime.handler import Handler, HandlerFunction, is_async, make_handler
 from rota.runtime.process import Line, Order, Place
 from rota.runtime.run import Run
@@ -27,11 +28,13 @@ __all__ = ["main"]
 
 Say = Callable[[Line], None]
 
+_decode_order = warmed(msgspec.json.Decoder(Order)).decode  # it reads one, before there is another thread
+
 
 def main() -> None:
     """Read one order, carry it out, say how it ended."""
     say = _speaker(_channel())
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = _decode_order(sys.stdin.buffer.read())
     sys.path[:] = order.sys_path
     say(Line(verdict=_carry_out(order, say)))
 

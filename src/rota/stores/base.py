@@ -26,6 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.clock import Instant, Millis
+from rota.codec import warmed
 from rota.core.history import Slice, Span
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import (
@@ -71,6 +72,9 @@ __all__ = [
     "TaskQuery",
     "Tick",
     "TypeRecord",
+    "decode_beat",
+    "decode_instance",
+    "decode_overrides",
     "page_of",
 ]
 
@@ -103,6 +107,8 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _NOTHING_OVERRIDDEN = Overrides()
+
+decode_overrides = warmed(msgspec.json.Decoder(Overrides), '{"rate_limit":{"rate":1.0,"burst":1}}').decode
 
 
 class TypeRecord(msgspec.Struct, frozen=True):
@@ -175,6 +181,10 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     beat: Beat
     seen_at: Instant
+
+
+decode_beat = warmed(msgspec.json.Decoder(Beat), '{"instance":"i"}').decode
+decode_instance = warmed(msgspec.json.Decoder(Instance), '{"beat":{"instance":"i"},"seen_at":0}').decode
 
 
 class Tick(NamedTuple):
