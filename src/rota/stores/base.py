@@ -200,12 +200,13 @@ class Tick(NamedTuple):
 
 
 class Purged(NamedTuple):
-    """What one pass of the pruner removed or ended."""
+    """What one pass of the pruner removed or ended, and how many completions it handed on."""
 
     ended: int
     purged: int
     forgotten: int
     runs: int
+    handed_on: int = 0
 
 
 class Taken(NamedTuple):
@@ -467,7 +468,10 @@ class Store(ABC):
 
     @abstractmethod
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
-        """End what has expired, purge what is past its retention, forget pasts and run records that are too old."""
+        """End what has expired, purge what is past its retention, forget pasts and run records that are too old.
+
+        Hands completions on as `pump` does: where no instance serves what comes after, they would be kept for ever.
+        """
 
     @abstractmethod
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
