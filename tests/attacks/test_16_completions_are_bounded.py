@@ -1,4 +1,4 @@
-"""Completions for a follower that no process serves any more were kept for ever: pruning hands them on, page by page."""
+"""Completions for a follower that no process serves any more were kept for ever: pruning hands them on, by pages."""
 
 from __future__ import annotations
 
