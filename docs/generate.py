@@ -209,7 +209,8 @@ ABOUT_TYPE: Mapping[str, str] = {
     "interval": "from activity to the run, or from run to run",
     "cron": "five fields, or six with seconds in front",
     "timezone": "the zone of `cron`",
-    "after": "the types that must have completed for the same key",
+    "after": "the types that must have completed for the same key; the store makes it due also when no process serves"
+    " it any more, one task for each key: set `enabled: false` before it leaves the code",
     "timeout": "a run is ended after this",
     "task_ttl": "how long a finished task is kept",
     "dead_ttl": "how long a dead letter is kept",

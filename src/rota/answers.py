@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
+from rota.codec import to_json
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.task import Event, Identity, RunRecord, RunStatus, Task, TaskStatus, Want
 from rota.core.waiting import Explanation, Reason
@@ -59,7 +60,7 @@ def encode_json(value: object, what: str) -> str | None:
     if value is None:
         return None
     try:
-        return msgspec.json.encode(value).decode()
+        return to_json(value).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(
             f"The {what} cannot be written as JSON: {error}. Use dicts, lists, texts and numbers."

@@ -249,7 +249,11 @@ class Rota(TaskScheduler):
     def after(
         self, *types: str, name: str | None = None, process: bool = False, **settings: Unpack[TypeSettings]
     ) -> _Decorator:
-        """A type that runs for a key when every one of `types` has completed for that key."""
+        """A type that runs for a key when every one of `types` has completed for that key.
+
+        The store remembers the type: once it has left the code, what completes still makes it due, one task for each
+        key, which waits for a process that serves it. Declare it with `enabled=False` to be rid of that.
+        """
         for one in types:
             _refuse_function(one, "@app.after", "@app.after('memory_compression')")
         names = [one.name if isinstance(one, TaskHandle) else one for one in types]

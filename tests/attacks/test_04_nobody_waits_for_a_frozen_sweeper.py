@@ -108,11 +108,8 @@ async def test_a_heartbeat_does_not_queue_behind_the_writers(postgres_url: str) 
     await database.close()
 
 
-async def test_whoever_is_frozen_is_cut_off_before_others_give_up(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.database.database.CALL_TIMEOUT", 2.0)
-    database = Database(postgres_url)
+async def test_whoever_is_frozen_is_cut_off_before_others_give_up(postgres_url: str) -> None:
+    database = Database(postgres_url, call_timeout=2.0)
     await database.open()
     with database.engine.connect() as connection:
         limits = [

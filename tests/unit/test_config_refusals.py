@@ -29,7 +29,7 @@ def task(**settings: object) -> dict[str, object]:
         ({"schedular": {"a": 1}}, "schedular is a section (argument), but there is no such setting. Did you mean"),
         (
             {"zzz": 1},
-            "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, bus, call_timeout",
+            "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, bus, call_timeout, ",
         ),
         (
             {"scheduler": {"taks": {}}},

@@ -16,6 +16,7 @@ import msgspec
 
 from rota.agents.groups import ChannelSettings, Group, Groups
 from rota.clock import Instant, isoformat
+from rota.codec import warmed
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import NewTask
 from rota.database import Database
@@ -57,6 +58,9 @@ class _Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     notice: Notice
     url: str
+
+
+warmed(msgspec.json.Decoder(_Letter))
 
 
 class Channels:

@@ -17,6 +17,7 @@ from rota.agents.runners.base import Limits, Seat
 from rota.agents.runners.command import CommandRunner
 from rota.agents.runners.container import HOME
 from rota.agents.runners.supervised import Ended
+from rota.codec import warmed
 
 __all__ = ["MAX_SCRIPT", "Gate", "ask_gate"]
 
@@ -27,6 +28,9 @@ MAX_SCRIPT: Final = 32_000
 class _Line(msgspec.Struct, frozen=True, rename="camel"):
     wake_agent: bool
     data: Any = None
+
+
+_decode_line = warmed(msgspec.json.Decoder(_Line), '{"wakeAgent":true}').decode
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def _decision(ended: Ended, lines: list[bytes]) -> Gate:
         if not line.strip().startswith(b"{"):
             continue
         try:
-            said = msgspec.json.decode(line, type=_Line)
+            said = _decode_line(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             break
         return Gate(is_open=said.wake_agent, data=said.data)

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from rota.agents.folders import check_folder
 from rota.clock import Instant, isoformat
+from rota.codec import warmed
 from rota.database import Database
 from rota.database.database import Conflict
 from rota.database.tables.agents import groups as table
@@ -43,6 +44,9 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kind: Literal["file", "webhook"]
     url: str | None = None
     secret: str | None = None
+
+
+_decode_channels = warmed(msgspec.json.Decoder(tuple[ChannelSettings, ...]), '[{"kind":"file"}]').decode
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,7 +287,7 @@ def group_of(row: Mapping[Any, Any]) -> Group:
         chat_jid=row["chat_jid"],
         is_main=bool(row["is_main"]),
         timezone=row["timezone"],
-        channels=msgspec.json.decode(row["channels"], type=tuple[ChannelSettings, ...]),
+        channels=_decode_channels(row["channels"]),
         has_network=bool(row["has_network"]),
         created_at=row["created_at"],
     )

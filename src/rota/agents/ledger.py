@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from rota.clock import Instant, isoformat
+from rota.codec import warmed
 from rota.database import Database
 from rota.database.tables.agents import provenance, results, running
 from rota.errors import LimitExceeded
@@ -51,6 +52,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks for it."""
     based_on: int | None = None
     """The version of the schedule that a change was asked for."""
+
+
+_decode_proposal = warmed(msgspec.json.Decoder(Proposal), '{"kind":"create","payload":"","trigger":""}').decode
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,5 +265,5 @@ def provenance_of(row: Mapping[Any, Any]) -> Provenance:
     """The record out of its row."""
     values = {str(name): value for name, value in row.items()}
     if values["proposal"] is not None:
-        values["proposal"] = msgspec.json.decode(values["proposal"], type=Proposal)
+        values["proposal"] = _decode_proposal(values["proposal"])
     return Provenance(**values)

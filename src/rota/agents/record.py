@@ -10,6 +10,7 @@ import msgspec
 
 from rota.agents.ledger import Provenance
 from rota.clock import Instant, isoformat, to_datetime
+from rota.codec import warmed
 from rota.core.task import Task, TaskStatus, Want
 from rota.errors import InvalidInput
 from rota.triggers import AnyTrigger, Cron, Interval, decode_trigger, explain
@@ -46,10 +47,13 @@ class AgentPayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The zone that its times are spoken of in; None: the group's."""
 
 
+_decode_payload = warmed(msgspec.json.Decoder(AgentPayload), '{"group_folder":"g","chat_jid":"c","prompt":"p"}').decode
+
+
 def payload_of(text: str | None) -> AgentPayload:
     """The payload of a task's record; what cannot be read is refused with the reason."""
     try:
-        return msgspec.json.decode(text or "null", type=AgentPayload)
+        return _decode_payload(text or "null")
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidInput(f"The payload of this schedule is no scheduled agent: {error}. Make it again.") from None
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.clock import MINUTE, SECOND, Instant, Millis, isoformat
+from rota.codec import warmed
 
 __all__ = ["MAX_TRIES", "OPEN", "Delivered", "Tried", "back_off_ms"]
 
@@ -60,7 +61,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, text: str | None) -> Delivered:
-        return cls(done=True) if text is None else msgspec.json.decode(text, type=cls)
+        return cls(done=True) if text is None else _decode(text)
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -92,3 +93,6 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
         return {
             name: {**msgspec.structs.asdict(tried), "at": isoformat(tried.at)} for name, tried in self.sinks.items()
         }
+
+
+_decode = warmed(msgspec.json.Decoder(Delivered), '{"sinks":{"log":{}}}').decode

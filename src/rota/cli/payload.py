@@ -25,10 +25,15 @@ def read_payload(given: str | None) -> object:
         return None
     text, where = _text_of(given)
     try:
-        content: object = json.loads(text)
+        content: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The payload ({where}) is no JSON: {error}. Write e.g. --payload '{{\"n\": 1}}'.") from None
     return content
+
+
+def _refuse(constant: str) -> object:
+    # Python reads NaN and Infinity, which are no JSON.
+    raise ValueError(f"it has no word like {constant}")
 
 
 def _text_of(given: str) -> tuple[str, str]:

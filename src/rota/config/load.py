@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from rota.codec import warmed
 from rota.config.document import read_document
 from rota.config.layers import (
     KeyPath,
@@ -56,6 +57,9 @@ from rota.triggers.zone import default_timezone
 __all__ = ["load_config"]
 
 _Value = TypeVar("_Value")
+
+warmed(msgspec.json.Decoder(AlertRule))
+warmed(msgspec.json.Decoder(AlertSink), '{"name":"s"}')
 
 _DEFAULT_FILE: Final = "rota.yaml"
 _TASKS: Final[KeyPath] = tuple(TASKS.split("."))

@@ -15,8 +15,20 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND, Instant, Millis
+from rota.codec import warmed
 
-__all__ = ["BOUNDS_MS", "KEPT_MS", "REASONS", "Slice", "Span", "add", "bounded_reason", "of_run", "percentile"]
+__all__ = [
+    "BOUNDS_MS",
+    "KEPT_MS",
+    "REASONS",
+    "Slice",
+    "Span",
+    "add",
+    "bounded_reason",
+    "decode_slice",
+    "of_run",
+    "percentile",
+]
 
 BOUNDS_MS: Final[tuple[Millis, ...]] = (
     1, 2, 5, 10, 20, 50, 100, 200, 500,
@@ -79,6 +91,11 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def runs(self) -> int:
         return self.success + self.error
+
+
+decode_slice = warmed(
+    msgspec.json.Decoder(Slice), '{"task_type":"t","trigger_mode":"once","start_at":0,"reasons":{"error":1}}'
+).decode
 
 
 def bounded_reason(reason: str | None) -> str:

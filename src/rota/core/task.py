@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.clock import Instant, Millis
+from rota.codec import warmed
 from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger
 
 __all__ = [
@@ -199,10 +200,13 @@ class Task(msgspec.Struct, frozen=True, gc=False):
         return policy_of(self.policy)
 
 
+_decode_policy = warmed(msgspec.json.Decoder(Policy), "{}").decode
+
+
 @lru_cache(maxsize=1024)
 def policy_of(text: str | None) -> Policy:
     """The series policy as it stands in a record; nothing written means the defaults."""
-    return Policy() if text is None else msgspec.json.decode(text, type=Policy)
+    return Policy() if text is None else _decode_policy(text)
 
 
 class Past(msgspec.Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from rota.clock import DAY, MINUTE, SECOND, Millis, format_duration, parse_duration
+from rota.codec import warmed
 from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import check_task_type
 
@@ -160,11 +161,17 @@ def encode_task_type(task_type: TaskType) -> str:
     return msgspec.json.encode(task_type).decode()
 
 
+_decode = warmed(
+    msgspec.json.Decoder(TaskType),
+    '{"name":"t","rate_limit":{"rate":1.0,"burst":1},"retry":{"base_ms":1,"factor":2.0,"max_ms":1}}',
+).decode
+
+
 @lru_cache(maxsize=1_024)
 def decode_task_type(text: str) -> TaskType:
     """The settings in a store's record. Fields of a newer version are ignored, missing ones get their defaults."""
     try:
-        return msgspec.json.decode(text, type=TaskType)
+        return _decode(text)
     except msgspec.DecodeError as error:
         raise InvalidConfig(
             f"The stored settings of a task type cannot be read: {error}. Register the type again."

@@ -149,9 +149,14 @@ def _settings(form: Form) -> dict[str, Any]:
     return settings
 
 
+def _refuse(constant: str) -> object:
+    # Python reads NaN and Infinity, which are no JSON.
+    raise ValueError(f"it has no word like {constant}")
+
+
 def _json(text: str) -> object:
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The payload is no JSON: {error}. A text needs quotes.") from None
     return value

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from rota.codec import warmed
 from rota.logs import get_logger
 
 __all__ = ["Line"]
@@ -29,6 +30,9 @@ class _Message(msgspec.Struct):
 
     id: str | int | None = None
     method: str | None = None
+
+
+_decode = warmed(msgspec.json.Decoder(_Message), "{}").decode
 
 
 class Line:
@@ -71,6 +75,6 @@ class Line:
 
 def _message(line: bytes) -> _Message | None:
     try:
-        return msgspec.json.decode(line, type=_Message)
+        return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

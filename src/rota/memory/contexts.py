@@ -20,6 +20,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from rota.clock import Instant
+from rota.codec import to_json
 from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
@@ -413,7 +414,7 @@ def _owner(row: Mapping[Any, Any]) -> Owner:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return to_json(value).decode()
 
 
 def _row_of(owner: Owner, new: NewContext, batch_id: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from rota.clock import Clock, SystemClock
+from rota.codec import warmed
 from rota.config.urls import masked
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
@@ -73,6 +74,10 @@ class _Answer(msgspec.Struct):
     text: str = ""
     keywords: list[str] = []
     importance: int = 5
+
+
+_decode_completion = warmed(msgspec.json.Decoder(_Completion), '{"choices":[{"message":{"content":""}}]}').decode
+_decode_answer = warmed(msgspec.json.Decoder(_Answer), "{}").decode
 
 
 class LlmMerger:
@@ -142,7 +147,7 @@ class LlmMerger:
             problem = f"cannot be reached: {error or type(error).__name__}"
             raise MergeFailed(f"The model {self._model!r} at {self._shown} {problem}.", pause=PAUSE) from error
         try:
-            return msgspec.json.decode(content, type=_Completion).choices[0].message.content
+            return _decode_completion(content).choices[0].message.content
         except (msgspec.MsgspecError, ValueError, IndexError, RecursionError):
             raise MergeFailed(f"{self._shown} answered in no shape that the chat protocol knows.") from None
 
@@ -188,7 +193,7 @@ def _prompt(sources: Sequence[Context]) -> str:
 def _read(content: str) -> _Answer:
     fenced = _FENCE.match(content)
     try:
-        return msgspec.json.decode(fenced[1] if fenced else content, type=_Answer)
+        return _decode_answer(fenced[1] if fenced else content)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise MergeFailed(f"The model's answer is not the JSON that it was asked for: {error}.") from None
 

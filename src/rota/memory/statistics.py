@@ -14,6 +14,7 @@ import msgspec
 from sqlalchemy import Connection, case, func, select
 
 from rota.clock import Instant, isoformat
+from rota.codec import warmed
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, watermarks
 from rota.memory.compression import Budget
@@ -62,6 +63,9 @@ class Figures(msgspec.Struct, frozen=True):
         for name in ("last_captured_at", "oldest_fresh_at"):
             plain[name] = isoformat(getattr(self, name))
         return plain
+
+
+_decode_figures = warmed(msgspec.json.Decoder(Figures), "{}").decode
 
 
 class Counted(msgspec.Struct):
@@ -118,12 +122,12 @@ class Statistics:
         most_first = (statistics.c.contexts.desc(), statistics.c.user_id)
         statement = select(statistics).where(statistics.c.user_id != EVERYBODY).order_by(*most_first).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
-        return {row["user_id"]: msgspec.json.decode(row["figures"], type=Figures) for row in rows}
+        return {row["user_id"]: _decode_figures(row["figures"]) for row in rows}
 
     async def _kept(self, user_ids: list[str]) -> dict[str, tuple[Figures, Instant | None]]:
         statement = select(statistics).where(statistics.c.user_id.in_(user_ids))
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
-        return {row["user_id"]: (msgspec.json.decode(row["figures"], type=Figures), row["counted_at"]) for row in rows}
+        return {row["user_id"]: (_decode_figures(row["figures"]), row["counted_at"]) for row in rows}
 
     def _count_page(self, connection: Connection, after: str) -> dict[str, Figures]:
         users = select(table.c.user_id).where(table.c.user_id > after).distinct().order_by(table.c.user_id).limit(PAGE)

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
+from rota.codec import warmed
 from rota.database.tables.memory import contexts as context_table
 from rota.database.tables.memory import summaries as table
 from rota.memory.compression import SETTLING_MS, Budget
@@ -26,6 +27,8 @@ from rota.memory.contexts import Contexts
 from rota.memory.merging import merged_keywords, merged_texts
 
 __all__ = ["BACKFILL_DAYS", "Summaries", "Summarised", "Summary"]
+
+_decode_words = warmed(msgspec.json.Decoder(list[str]), "[]").decode
 
 BACKFILL_DAYS: Final = 7
 STATEMENTS: Final = 20
@@ -145,7 +148,7 @@ class Summaries:
         if not rows:
             return 0
         text = "\n".join(f"{row['period']}: {_first_lines(row['text'])}" for row in rows)
-        keywords = _frequent(word for row in rows for word in msgspec.json.decode(row["keywords"], type=list[str]))
+        keywords = _frequent(word for row in rows for word in _decode_words(row["keywords"]))
         return await self._put(owner, "week", week, text, keywords, sum(row["sources"] for row in rows))
 
     def _begins(self, day: date) -> Instant:

@@ -27,6 +27,7 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from rota.codec import warmed
 from rota.runtime.handler import Handler, HandlerFunction, is_async, make_handler
 from rota.runtime.process import Line, Order, Place
 from rota.runtime.run import Run
@@ -36,12 +37,14 @@ __all__ = ["main"]
 
 Say = Callable[[Line], None]
 
+_decode_order = warmed(msgspec.json.Decoder(Order)).decode  # it reads one, before there is another thread
+
 
 def main() -> None:
     """Read one order, carry it out, say how it ended."""
     say = _speaker(_channel())
     lifeline = _lifeline()
-    order = msgspec.json.decode(_line(lifeline), type=Order)
+    order = _decode_order(_line(lifeline))
     _have_the_kernel_watch(lifeline)
     threading.Thread(target=_hold_on, args=(lifeline,), name="rota-lifeline", daemon=True).start()
     sys.path[:] = order.sys_path

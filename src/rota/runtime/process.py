@@ -18,6 +18,7 @@ from collections.abc import Callable
 import msgspec
 
 from rota.clock import Millis
+from rota.codec import warmed
 from rota.core.task import Event, Task
 from rota.runtime.handler import Handler, HandlerFunction
 from rota.runtime.verdict import Verdict
@@ -53,6 +54,9 @@ class Line(msgspec.Struct, frozen=True):
 
     progress: str | None = None
     verdict: Verdict | None = None
+
+
+_decode_line = warmed(msgspec.json.Decoder(Line), "{}").decode
 
 
 async def run_in_process(
@@ -96,7 +100,7 @@ async def _converse(
         process.stdin.write(order + b"\n")
         await process.stdin.drain()
     while text := await process.stdout.readline():
-        line = msgspec.json.decode(text, type=Line)
+        line = _decode_line(text)
         if line.verdict is not None:
             return line.verdict
         if line.progress is not None and on_progress is not None:

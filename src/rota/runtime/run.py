@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from rota.clock import Millis, to_datetime
+from rota.codec import to_json
 from rota.core.task import Task
 from rota.errors import InvalidInput, LimitExceeded
 from rota.stores.base import MAX_PROGRESS_BYTES
@@ -91,7 +92,7 @@ class Run:
     def progress(self, value: object) -> None:
         """Say how far the run has come: any JSON of at most 4 KiB. Shown from the next renewal on."""
         try:
-            encoded = msgspec.json.encode(value)
+            encoded = to_json(value)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidInput(f"The progress of {self.key!r} cannot be written as JSON: {error}.") from None
         if len(encoded) > MAX_PROGRESS_BYTES:

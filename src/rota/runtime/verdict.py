@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from rota.clock import Millis, format_duration
+from rota.codec import to_json
 from rota.core.task import Event
 from rota.runtime.signals import Discard, Retry, Signal, Snooze
 from rota.stores.base import MAX_TEXT
@@ -124,18 +125,18 @@ def _of_failure(error: BaseException) -> Verdict:
 
 def _of_dict(value: dict[object, object]) -> Verdict:
     try:
-        return Verdict(Event.COMPLETE, result=shortened(msgspec.json.encode(value).decode()))
-    except (TypeError, ValueError, msgspec.MsgspecError):
-        return _of_nonsense(value)
+        return Verdict(Event.COMPLETE, result=shortened(to_json(value).decode()))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        return _of_nonsense(value, f" as JSON ({error})")
 
 
-def _of_nonsense(value: object) -> Verdict:
+def _of_nonsense(value: object, how: str = "") -> Verdict:
     """Nobody knows what it means, and trying again would return the same: a dead letter that says what to change."""
     if inspect.iscoroutine(value):
         value.close()
         return Verdict(Event.FAIL, "error", "The handler returned a coroutine that nobody awaits. Declare it async.")
     kind = type(value).__name__
-    return Verdict(Event.FAIL, "error", f"The handler returned a {kind} that is not understood. {_RETURNS}")
+    return Verdict(Event.FAIL, "error", f"The handler returned a {kind} that is not understood{how}. {_RETURNS}")
 
 
 def _described(error: BaseException) -> str:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.clock import Instant, Millis
+from rota.codec import warmed
 from rota.core.history import Slice, Span
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import (
@@ -72,6 +73,9 @@ __all__ = [
     "TaskQuery",
     "Tick",
     "TypeRecord",
+    "decode_beat",
+    "decode_instance",
+    "decode_overrides",
     "page_of",
 ]
 
@@ -104,6 +108,8 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _NOTHING_OVERRIDDEN = Overrides()
+
+decode_overrides = warmed(msgspec.json.Decoder(Overrides), '{"rate_limit":{"rate":1.0,"burst":1}}').decode
 
 
 class TypeRecord(msgspec.Struct, frozen=True):
@@ -178,6 +184,10 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: Instant
 
 
+decode_beat = warmed(msgspec.json.Decoder(Beat), '{"instance":"i"}').decode
+decode_instance = warmed(msgspec.json.Decoder(Instance), '{"beat":{"instance":"i"},"seen_at":0}').decode
+
+
 class Tick(NamedTuple):
     """What one tick found: tasks taken back from the dead, and when the next one is due.
 
@@ -191,12 +201,13 @@ class Tick(NamedTuple):
 
 
 class Purged(NamedTuple):
-    """What one pass of the pruner removed or ended."""
+    """What one pass of the pruner removed or ended, and how many completions it handed on."""
 
     ended: int
     purged: int
     forgotten: int
     runs: int
+    handed_on: int = 0
 
 
 class Taken(NamedTuple):
@@ -464,7 +475,10 @@ class Store(ABC):
 
     @abstractmethod
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
-        """End what has expired, purge what is past its retention, forget pasts and run records that are too old."""
+        """End what has expired, purge what is past its retention, forget pasts and run records that are too old.
+
+        Hands completions on as `pump` does: where no instance serves what comes after, they would be kept for ever.
+        """
 
     @abstractmethod
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:

@@ -244,7 +244,8 @@ class TransactionalStore(Store):
         return self._transact_blocking(unit_of_work(lambda work: verbs.tick(work, beat), now), seconds)[0]
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
-        return await self._work(lambda work: verbs.prune(work, run_ttl_ms, limit), now)
+        purged = await self._work(lambda work: verbs.prune(work, run_ttl_ms, limit), now)
+        return purged._replace(handed_on=await self.pump(limit, now=now))
 
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
         return await self._work(lambda work: verbs.pump(work, limit), now)

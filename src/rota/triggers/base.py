@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol, TypeAlias
 import msgspec
 
 from rota.clock import Instant
+from rota.codec import warmed
 from rota.errors import InvalidTrigger
 from rota.triggers.cron import Cron
 from rota.triggers.interval import Interval, parse_interval
@@ -44,7 +45,12 @@ class Trigger(Protocol):
 AnyTrigger: TypeAlias = Cron | Interval | Once
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(AnyTrigger)
+_decoder = warmed(
+    msgspec.json.Decoder(AnyTrigger),
+    '{"kind":"cron","expression":"0 9 * * *","timezone":"UTC"}',
+    '{"kind":"interval","every_ms":1000,"anchor_at":0}',
+    '{"kind":"once","at":0}',
+)
 
 
 def encode_trigger(trigger: AnyTrigger) -> str:

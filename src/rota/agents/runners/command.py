@@ -21,6 +21,7 @@ from rota.agents.runners.environment import MCP_CONFIG
 from rota.agents.runners.output import Answer, AnswerReader, Spoken, is_session_id
 from rota.agents.runners.supervised import Ended, supervise
 from rota.clock import format_duration
+from rota.codec import warmed
 from rota.errors import InvalidConfig
 
 __all__ = ["CommandRunner", "Template", "check_template", "filled"]
@@ -171,6 +172,9 @@ def _of_answer(answer: Answer) -> RunnerResult:
     result = answer.result
     text = result if isinstance(result, str) or result is None else msgspec.json.encode(result).decode()
     return RunnerResult(status="success", result=text, new_session_id=kept)
+
+
+warmed(msgspec.json.Decoder(RunnerResult), '{"status":"success"}')
 
 
 def replace_session(result: RunnerResult, session: str | None) -> RunnerResult:

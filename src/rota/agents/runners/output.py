@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from rota.agents.runners.base import OnProgress
+from rota.codec import warmed
 
 __all__ = ["Answer", "AnswerReader", "Spoken", "is_session_id"]
 
@@ -23,6 +24,9 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     result: Any = None
     error: str | None = None
     new_session_id: str | None = None
+
+
+warmed(msgspec.json.Decoder(Answer), '{"status":"success"}')
 
 
 def is_session_id(text: str) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 
 from rota.agents.runners.base import Limits, Order
 from rota.clock import SECOND, Millis
+from rota.codec import warmed
 from rota.errors import RunnerUnavailable
 from rota.logs import get_logger
 
@@ -48,6 +49,9 @@ class _Report(msgspec.Struct, frozen=True):
     cpu_ms: Millis = 0
     memory_kib: int = 0
     error: str | None = None
+
+
+_decode_report = warmed(msgspec.json.Decoder(_Report), "{}").decode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +268,7 @@ class _Supervised:
 
     def _read_report(self) -> _Report:
         """The last line, with the error of a child that could not start from a line before it."""
-        reports = [msgspec.json.decode(line, type=_Report) for line in self._reports.splitlines()]
+        reports = [_decode_report(line) for line in self._reports.splitlines()]
         if not reports:
             return _Report()  # it was killed: how the agent ended is known to nobody
         error = next((report.error for report in reports if report.error is not None), None)

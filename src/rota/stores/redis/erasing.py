@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from rota.clock import Instant
+from rota.codec import warmed
 from rota.core.task import NO_PAST, Entry, Identity, Task
 from rota.stores import users
 from rota.stores.base import Erasure
@@ -42,6 +43,9 @@ class _Tombstone(msgspec.Struct, frozen=True):
     rows: Mapping[str, str] = {}
 
 
+_decode_tombstone = warmed(msgspec.json.Decoder(_Tombstone), '{"erasure":{"user_id":"u","asked_at":0}}').decode
+
+
 class _Rows(msgspec.Struct):
     """What one walk along the run logs did: how many rows it dropped, where it got to, and whether that was the end."""
 
@@ -53,7 +57,7 @@ class _Rows(msgspec.Struct):
 async def erasures(scripts: Scripts, *, with_done: bool) -> list[Erasure]:
     """Those that are not done yet, or all that are known."""
     found: dict[bytes, bytes] = await scripts.server.command("HGETALL", scripts.keys.erasures)
-    known = [msgspec.json.decode(found[name], type=_Tombstone).erasure for name in sorted(found)]
+    known = [_decode_tombstone(found[name]).erasure for name in sorted(found)]
     return [erasure for erasure in known if with_done or erasure.done_at is None]
 
 
@@ -61,7 +65,7 @@ async def drop_erasures(scripts: Scripts, before: Instant) -> None:
     """Forget the tombstones of those that were done before an instant."""
     found: dict[bytes, bytes] = await scripts.server.command("HGETALL", scripts.keys.erasures)
     for name, text in found.items():
-        done_at = msgspec.json.decode(text, type=_Tombstone).erasure.done_at
+        done_at = _decode_tombstone(text).erasure.done_at
         if done_at is not None and done_at < before:
             await scripts.swap(scripts.keys.erasures, name.decode(), text.decode(), "")
 
@@ -113,7 +117,7 @@ async def _move_on(scripts: Scripts, user_id: str, rows: _Rows, *, tasks: int, r
 
 async def _read(scripts: Scripts, user_id: str) -> tuple[str, _Tombstone | None]:
     found: bytes | None = await scripts.server.command("HGET", scripts.keys.erasures, user_id)
-    return ("", None) if found is None else (found.decode(), msgspec.json.decode(found, type=_Tombstone))
+    return ("", None) if found is None else (found.decode(), _decode_tombstone(found))
 
 
 async def _write(scripts: Scripts, user_id: str, old: str, tombstone: _Tombstone) -> bool:

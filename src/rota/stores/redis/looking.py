@@ -12,10 +12,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
-import msgspec
-
 from rota.clock import Instant
-from rota.core.history import Slice, Span
+from rota.core.history import Slice, Span, decode_slice
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY
@@ -240,7 +238,7 @@ class Looking:
         found = await self._server.many(
             [("ZRANGEBYSCORE", self._keys.of("slices", name, span.value), since_at, until) for name in names]
         )
-        slices = [msgspec.json.decode(text, type=Slice) for texts in found for text in texts]
+        slices = [decode_slice(text) for texts in found for text in texts]
         return sorted(slices, key=lambda each: each.place)
 
     # --- runs ---

@@ -12,7 +12,18 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
 from rota.core.task_type import decode_task_type
-from rota.stores.base import MAX_AHEAD, Beat, Claimed, ClaimRequest, Instance, Overrides, Taken, TypeRecord
+from rota.stores.base import (
+    MAX_AHEAD,
+    Beat,
+    Claimed,
+    ClaimRequest,
+    Instance,
+    Overrides,
+    Taken,
+    TypeRecord,
+    decode_instance,
+    decode_overrides,
+)
 from rota.stores.redis.client import Call, Server
 from rota.stores.redis.codec import decode_entry, decode_task, is_aside
 from rota.stores.redis.index import Command
@@ -231,11 +242,11 @@ class Scripts:
 
     async def instances(self) -> dict[str, Instance]:
         found = await self.server.command("HGETALL", self.keys.instances)
-        return {name.decode(): msgspec.json.decode(value, type=Instance) for name, value in found.items()}
+        return {name.decode(): decode_instance(value) for name, value in found.items()}
 
     def instances_blocking(self) -> list[Instance]:
         found = self.server.command_blocking("HGETALL", self.keys.instances)
-        return [msgspec.json.decode(value, type=Instance) for value in found.values()]
+        return [decode_instance(value) for value in found.values()]
 
     async def take(self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None) -> Taken:
         """A shared bucket; its own name leads to its node."""
@@ -255,7 +266,7 @@ def decode_types(names: Sequence[str], found: Sequence[Sequence[bytes | None]]) 
     records: dict[str, TypeRecord] = {}
     for name, (config, overrides) in zip(names, found, strict=True):
         if config is not None:
-            asked = Overrides() if overrides is None else msgspec.json.decode(overrides, type=Overrides)
+            asked = Overrides() if overrides is None else decode_overrides(overrides)
             records[name] = TypeRecord(decode_task_type(config.decode()), asked)
     return records
 

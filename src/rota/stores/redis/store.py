@@ -395,7 +395,8 @@ class RedisStore(TransactionalStore):
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         at = await self.now() if now is None else now
-        return await duties.prune(self, self._scripts, await self._looking.names(), run_ttl_ms, limit, at)
+        purged = await duties.prune(self, self._scripts, await self._looking.names(), run_ttl_ms, limit, at)
+        return purged._replace(handed_on=await self.pump(limit, now=now))
 
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
         return await duties.pump(self, self._scripts, self._looking, limit, now)

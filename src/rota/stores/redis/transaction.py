@@ -18,7 +18,7 @@ import msgspec
 
 from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span
+from rota.core.history import Slice, Span, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import encode_task_type
@@ -436,7 +436,7 @@ class RedisTransaction:
                 texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", key, start_at, start_at)
                 self._guard("scored", key, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
                 for text in texts:
-                    each = msgspec.json.decode(text, type=Slice)
+                    each = decode_slice(text)
                     found[each.place] = each
                     self._slices[span, each.place] = text.decode()
         return [found[place] for place in places if place in found]

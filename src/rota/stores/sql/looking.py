@@ -12,7 +12,6 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-import msgspec
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -29,7 +28,7 @@ from sqlalchemy import (
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span
+from rota.core.history import Slice, Span, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import decode_task_type
@@ -41,12 +40,12 @@ from rota.stores.base import (
     MAX_AHEAD,
     Counts,
     Erasure,
-    Overrides,
     Page,
     RunQuery,
     Standing,
     TaskQuery,
     TypeRecord,
+    decode_overrides,
     page_of,
 )
 from rota.stores.limits import check_cursor
@@ -314,7 +313,7 @@ def _record(connection: Connection, name: str) -> TypeRecord:
     row = connection.execute(_TYPE, {"name": name}).first()
     if row is None:
         raise unknown_type(name, connection.execute(_TYPE_NAMES).scalars().all())
-    return TypeRecord(decode_task_type(row[0]), msgspec.json.decode(row[1], type=Overrides))
+    return TypeRecord(decode_task_type(row[0]), decode_overrides(row[1]))
 
 
 def _ahead(connection: Connection, task: Task, record: TypeRecord, now: Instant) -> int:
@@ -394,7 +393,7 @@ def history(
     rows: Iterable[str] = connection.execute(
         select(c.slice).where(*asked).order_by(c.start_at, c.task_type, c.trigger_mode)
     ).scalars()
-    return [msgspec.json.decode(each, type=Slice) for each in rows]
+    return [decode_slice(each) for each in rows]
 
 
 def erasures(connection: Connection, *, with_done: bool) -> list[Erasure]:

@@ -41,7 +41,7 @@ from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span
+from rota.core.history import Slice, Span, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
@@ -49,7 +49,7 @@ from rota.database import Conflict
 from rota.database.dialect import Dialect
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
-from rota.stores.base import Beat, Erasure, Instance, Overrides, TypeRecord
+from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
 from rota.stores.sql.codec import (
     BLANK,
     ENTRY_COLUMNS,
@@ -245,7 +245,7 @@ class SqlTransaction:
 
     def types(self) -> Mapping[str, TypeRecord]:
         return {
-            name: TypeRecord(decode_task_type(config), msgspec.json.decode(overrides, type=Overrides))
+            name: TypeRecord(decode_task_type(config), decode_overrides(overrides))
             for name, config, overrides in self._all(_TYPES)
         }
 
@@ -328,7 +328,7 @@ class SqlTransaction:
         # Whoever adds waits for whoever is adding, also where there is no row to be locked yet.
         self._dialect.lock_names(self._connection, ["history"])
         found = [self._connection.execute(_SLICE, _place(span, place)).scalar() for place in sorted(places)]
-        return [msgspec.json.decode(text, type=Slice) for text in found if text is not None]
+        return [decode_slice(text) for text in found if text is not None]
 
     def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
         for each in slices:
@@ -393,10 +393,7 @@ class SqlTransaction:
             self._connection.execute(_first_note_statement(self._database), note)
 
     def instances(self) -> Sequence[Instance]:
-        return [
-            Instance(beat=msgspec.json.decode(beat, type=Beat), seen_at=seen_at)
-            for beat, seen_at in self._all(_INSTANCES)
-        ]
+        return [Instance(beat=decode_beat(beat), seen_at=seen_at) for beat, seen_at in self._all(_INSTANCES)]
 
     def leave(self, instance: str) -> None:
         self._connection.execute(_LEAVE, {"b_instance": instance})

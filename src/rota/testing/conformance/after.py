@@ -33,6 +33,15 @@ class TestAfter(Suite):
         assert (task.user_id, task.device_id) == ("u1", "phone")
         assert await world.pump() == 0
 
+    async def test_pruning_hands_on_what_no_instance_pumps(self, world: World, chain: None) -> None:
+        """Where no process serves the follower any more, nobody pumps: completions would be kept for ever."""
+        for key in ("k1", "k2", "k3"):
+            await self._run(world, "a", key)
+        assert (await world.prune(limit=2)).handed_on == 2
+        assert (await world.prune()).handed_on == 1
+        assert (await world.prune()).handed_on == await world.pump() == 0
+        assert [await world.status(key, "b") for key in ("k1", "k2", "k3")] == [TaskStatus.PENDING] * 3
+
     async def test_fan_in_waits_for_all(self, world: World, chain: None) -> None:
         await self._run(world, "a")
         await world.pump()
