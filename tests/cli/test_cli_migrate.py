@@ -125,8 +125,8 @@ def test_a_second_run_finds_nothing_to_do(rota: CallRota, old: str, new: str) ->
 
 
 def test_a_move_that_broke_off_goes_on(rota: CallRota, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(url: str, *_: object) -> Store:
-        store = FaultyStore(open_store(url))
+    def fragile(url: str, *, call_timeout: float | None = None) -> Store:
+        store = FaultyStore(open_store(url, call_timeout=call_timeout))
         if url == new:
             restores = store.restore
 
