@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, make_url, text
 
 from rota import Rota
 from rota.database import Conflict, Database
@@ -161,3 +162,18 @@ async def test_what_is_in_memory_is_found_again(url: str) -> None:
         await (await app.database()).write(_add(3))
     async with app:
         assert await (await app.database()).read(_sum) == 3
+
+
+async def test_a_database_that_is_current_opens_beside_one_who_writes_and_never_ends(sqlite_url: str) -> None:
+    """A worker that is frozen in the middle of a write must not keep others from starting."""
+    first = Database(sqlite_url)
+    await first.open()
+    second = Database(sqlite_url, call_timeout=0.5)
+    with sqlite3.connect(str(make_url(sqlite_url).database), isolation_level=None) as frozen:
+        frozen.execute("BEGIN IMMEDIATE")
+        await second.open()
+        assert await second.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one()) == 1
+        frozen.execute("ROLLBACK")
+    frozen.close()
+    await second.close()
+    await first.close()

@@ -207,9 +207,8 @@ async def test_a_postgres_to_which_nobody_may_connect(postgres: PostgresServer) 
             connection.execute("DROP ROLE visitor")
 
 
-async def test_a_pool_that_is_exhausted(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.database.database.CALL_TIMEOUT", 2.5)
-    database = Database(postgres_url)
+async def test_a_pool_that_is_exhausted(postgres_url: str) -> None:
+    database = Database(postgres_url, call_timeout=2.5)
     await database.open()
     held = [database.engine.connect() for _ in range(database.backend.writers + 2)]
     with pytest.raises(StoreUnavailable):
@@ -240,10 +239,9 @@ async def test_what_a_real_sqlite_says(what: str, sqlite_url: str) -> None:
     await database.close()
 
 
-async def test_a_file_that_another_process_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_another_process_writes_to(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rota.db"
-    monkeypatch.setattr("rota.database.database.CALL_TIMEOUT", 0.5)
-    database = Database(url)
+    database = Database(url, call_timeout=0.5)
     await database.open()
     other = create_engine(url)
     with other.connect() as connection:

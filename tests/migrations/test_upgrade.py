@@ -297,8 +297,11 @@ async def test_an_instance_that_is_at_work_goes_on_through_an_upgrade(
 ) -> None:
     """Its statements name the tables and columns that it knows. Where those did not have to move they are still there,
     and mean the same."""
-    assert database in DATABASES
     engine = engine_of(old_url)
+    if database == "sqlite":
+        # As every released version has it: a file that is written to meanwhile cannot be switched over.
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
     migrate(engine, "0001")
     fill(engine, template)
 

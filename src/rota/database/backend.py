@@ -115,7 +115,7 @@ class SqliteBackend(Backend):
         self._lock_seconds = 0.9 * call_timeout
         self.dialect = Sqlite(clock or SystemClock())
         plain = url.set(query={})
-        self.engine = self._engine(plain, begin="BEGIN IMMEDIATE")
+        self.engine = self._engine(plain, "journal_mode = WAL", begin="BEGIN IMMEDIATE")
         # What is in memory belongs to one connection, which then reads too; SQLite lets one thread at a time use it.
         self._reader = self.engine if self.is_in_memory else self._engine(plain, begin="BEGIN")
         self._to_write = threading.Lock()
@@ -125,7 +125,7 @@ class SqliteBackend(Backend):
         turns = (self._to_write, self._to_read)
         self._around_forks = None if self.is_in_memory else ClosedForForks(self._path, self.close, *turns)
 
-    def _engine(self, url: URL, *, begin: str) -> Engine:
+    def _engine(self, url: URL, *pragmas: str, begin: str) -> Engine:
         given = {"check_same_thread": False, "timeout": self._lock_seconds}
         engine = create_engine(url, poolclass=StaticPool, connect_args=given)
 
@@ -133,7 +133,7 @@ class SqliteBackend(Backend):
         def _connected(connection: Any, _record: Any) -> None:
             # The driver must not open transactions of its own: ours begin with a lock, or not at all.
             connection.isolation_level = None
-            for pragma in self._pragmas():
+            for pragma in (*pragmas, *self._pragmas()):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
 
         @event.listens_for(engine, "begin")
@@ -145,7 +145,6 @@ class SqliteBackend(Backend):
     def _pragmas(self) -> tuple[str, ...]:
         # FULL keeps every acknowledged commit over a power cut; no mmap, which hides I/O errors as signals.
         return (
-            "journal_mode = WAL",
             f"synchronous = {self._synchronous}",
             "mmap_size = 0",
             "foreign_keys = ON",

@@ -21,7 +21,7 @@ from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant
 from rota.database.backend import Backend, backend_for
 from rota.database.driver_errors import Meaning, meaning_of
-from rota.database.schema import prepare
+from rota.database.schema import is_current, prepare
 from rota.errors import StoreError, StoreUnavailable
 
 __all__ = ["Conflict", "Database"]
@@ -106,6 +106,9 @@ class Database:
             raise
 
     def _prepare(self) -> None:
+        with self.backend.reading() as connection:
+            if is_current(connection, self.backend.schema):
+                return
         with self.backend.writing() as connection:
             prepare(connection, self.backend.schema)
 

@@ -19,7 +19,7 @@ from rota.database.tables import metadata
 from rota.database.tables.tasks import sequences, token_sequence
 from rota.errors import InvalidConfig, SchemaMismatch
 
-__all__ = ["HEAD", "MIGRATIONS", "VERSION_TABLE", "prepare"]
+__all__ = ["HEAD", "MIGRATIONS", "VERSION_TABLE", "is_current", "prepare"]
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
@@ -40,6 +40,11 @@ _HAS_SCHEMA = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
 _MAY_CREATE_SCHEMA = text("SELECT has_database_privilege(current_database(), 'CREATE')")
 _MAY_CREATE_TABLES = text("SELECT has_schema_privilege(:schema, 'CREATE') AND has_schema_privilege(:schema, 'USAGE')")
 _WHO = text("SELECT current_user, current_database()")
+
+
+def is_current(connection: Connection, schema: str | None) -> bool:
+    """Whether there is nothing to prepare: then nobody has to wait for one who writes, and may be frozen."""
+    return VERSION_TABLE in relations(connection, schema) and connection.execute(_REVISION).scalar() == HEAD
 
 
 def prepare(connection: Connection, schema: str | None = None) -> None:
