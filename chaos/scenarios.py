@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ async def freeze(url: str, folder: Path, *, lease: str = "10s") -> Freeze:
             await until(lambda: _started(processes.log, 1), PATIENCE, processes)
             processes.start(concurrency=1)
             await until(lambda: _instances(store, 2), PATIENCE, processes)
-            processes.freeze(victim)
+            await _freeze_between_writes(url, processes, victim)
             await until(lambda: _completed(store, ["frozen"]), PATIENCE, processes)
             processes.thaw(victim)
             await until(lambda: _is_back(store), PATIENCE, processes)
@@ -190,6 +191,26 @@ async def freeze(url: str, folder: Path, *, lease: str = "10s") -> Freeze:
             )
     finally:
         await store.close()
+
+
+async def _freeze_between_writes(url: str, processes: Workers, victim: subprocess.Popen[bytes]) -> None:
+    """Whoever is frozen in the middle of a write keeps a SQLite file for itself: nobody can do anything about that."""
+    other = open_store(url, call_timeout=3.0)
+    await other.open()
+
+    async def can_be_written_to() -> bool:
+        processes.freeze(victim)
+        try:
+            await other.leave("nobody")
+        except StoreUnavailable:
+            processes.thaw(victim)
+            return False
+        return True
+
+    try:
+        await until(can_be_written_to, PATIENCE, processes)
+    finally:
+        await other.close()
 
 
 async def _is_back(store: Store) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.api.stage import Stage, staged
 
-from rota.runtime.sweeper import Sweeper
+from rota.runtime.pruner import Pruner
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore
 from rota.testing.waiting import until
@@ -75,10 +75,10 @@ async def test_a_store_that_is_away_is_not_ready() -> None:
 async def test_a_worker_that_ended_by_an_error_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was started and nobody stopped it: whoever asks must not take this for a process that only serves."""
 
-    async def broken(self: Sweeper) -> None:
+    async def broken(self: Pruner) -> None:
         raise RuntimeError("the password is sesame")
 
-    monkeypatch.setattr(Sweeper, "run", broken)
+    monkeypatch.setattr(Pruner, "run", broken)
     async with at_work(FaultyStore(MemoryStore())) as stage:
         body = await ready(stage, 503, "not running")
         assert (body["can_claim"], body["reasons"]) == (False, ["The worker is not running."])
