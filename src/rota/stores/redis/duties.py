@@ -49,27 +49,35 @@ class Steps(Protocol):
 
 def tick(steps: Steps, scripts: Scripts, beat: Beat, now: Instant | None) -> Tick:
     ticked = scripts.tick(beat, now)
-    reaped: list[tuple[Instant, Task]] = []
-    for swept in ticked.swept:
-        reaped += _sweep(steps, swept, now)
-    next_due_at = ticked.next_due_at
-    if any(swept.expired or swept.idle for swept in ticked.swept):
-        # What was reaped or un-parked is due again: look once more.
-        next_due_at = scripts.tick(beat, now).next_due_at
+    extended = sum(swept.extended for swept in ticked.swept)
+    reaped = [pair for swept in ticked.swept for pair in swept.reaped]
+    if any(swept.expired for swept in ticked.swept):
+        reaped += [pair for swept in ticked.swept for pair in _reap_slowly(steps, swept, now)]
+        # Who is idle, and what is due, has changed: look once more.
+        ticked = scripts.tick(beat, now)
+        reaped += [pair for swept in ticked.swept for pair in swept.reaped]
+    if _let_in(steps, ticked.swept, now):
+        ticked = scripts.tick(beat, now)
     reaped.sort(key=lambda pair: (pair[0], pair[1].identity))
-    return Tick([task for _, task in reaped], sum(swept.extended for swept in ticked.swept), next_due_at, ticked.now)
+    return Tick([task for _, task in reaped], extended, ticked.next_due_at, ticked.now)
 
 
-def _sweep(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
-    name = swept.task_type
-    deadlines = {Identity(name, key): at for key, at in swept.expired}
-    found = list(swept.reaped)
-    if deadlines:
-        tasks = steps.work_on_blocking(name, lambda work: _reap(work, list(deadlines)), now)
-        found += [(deadlines[task.identity], task) for task in tasks]
-    if swept.idle:
-        steps.work_on_blocking(name, lambda work: work.unpark([(name, serial) for serial in swept.idle]), now)
-    return found
+def _reap_slowly(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[Instant, Task]]:
+    """The leases of one type that ran out and are not for the script, in one step."""
+    if not swept.expired:
+        return []
+    deadlines = {Identity(swept.task_type, key): at for key, at in swept.expired}
+    tasks = steps.work_on_blocking(swept.task_type, lambda work: _reap(work, list(deadlines)), now)
+    return [(deadlines[task.identity], task) for task in tasks]
+
+
+def _let_in(steps: Steps, all_swept: Sequence[Swept], now: Instant | None) -> bool:
+    """Whoever is parked under a serial that nobody holds; whether there was anybody."""
+    idle = [swept for swept in all_swept if swept.idle]
+    for swept in idle:
+        pairs = [(swept.task_type, serial) for serial in swept.idle]
+        steps.work_on_blocking(swept.task_type, lambda work, pairs=pairs: work.unpark(pairs), now)
+    return bool(idle)
 
 
 def _reap(work: Work, identities: Sequence[Identity]) -> list[Task]:

@@ -7,9 +7,11 @@ import pytest
 from rota.clock import HOUR, MINUTE
 from rota.core.task import Event, Task, TaskStatus
 from rota.core.task_type import TaskType
+from rota.stores.memory import MemoryStore
+from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import Suite, World, hourly
 
-__all__ = ["TestParking", "TestSerial"]
+__all__ = ["TestParking", "TestSerial", "TestTheDeadOfOneSerial"]
 
 
 async def parked(world: World) -> list[str]:
@@ -208,3 +210,23 @@ class TestParking(Suite):
             await world.settle(tasks[0])
         assert sorted(done) == keys
         assert await world.status("k2") is TaskStatus.COMPLETED
+
+
+class TestTheDeadOfOneSerial(Suite):
+    @pytest.mark.parametrize("permits", [1, 2, 3])
+    async def test_are_taken_back_in_one_step(self, world: World, permits: int) -> None:
+        """Some had renewed and some had not; who is let in must not depend on how a store deals with each."""
+        twin = World(MemoryStore(clock := FakeClock(world.now)), clock)
+        assert await self._parked_after_a_crash(world, permits) == await self._parked_after_a_crash(twin, permits)
+
+    async def _parked_after_a_crash(self, world: World, permits: int) -> dict[str, bool]:
+        await world.type()
+        for number in range(8):
+            await world.schedule(f"k{number}", serial="s", permits=permits)
+            world.clock.advance("1s")
+        held = await world.claim(8, instance="doomed")
+        for task in held[::2]:
+            world.renew(task)
+        await world.tick_past_lease()
+        await world.check_counts()
+        return {task.key: task.parked for task in await world.all_tasks()}

@@ -8,7 +8,7 @@
 --          due        set of the types whose next due time it wants to know
 -- returns  { extended,
 --            reaped as a flat list of key, deadline, packed fields, payload beside the hash or false,
---            rare   as a flat list of key, deadline: leases that ran out and are not for this script,
+--            rare   as a flat list of key, deadline: leases that ran out, if any of them is not for this script,
 --            idle   serials under which something is parked and nothing runs: the same,
 --            next due time or '' },
 --          or nothing if there is no such type
@@ -53,15 +53,18 @@ end
 
 local reaped, rare = {}, {}
 
-local function reap(key, deadline)
-  local task = as_table(call('HGETALL', named('task', key)))
+local function has_run_out(task) return task.status == 'running' and num(task.lease_until) <= now end
+
+-- A series is not for this script; neither is a lease that was never renewed: was its run ever begun?
+local function is_rare(task) return has_run_out(task) and (task.trigger or not task.renewed) end
+
+local function reap(key, deadline, task, is_left)
   if task.status ~= 'running' then
     -- The hash is the truth.
     call('ZREM', named('running'), key)
-  elseif num(task.lease_until) > now then
+  elseif not has_run_out(task) then
     call('ZADD', named('running'), task.lease_until, key)
-  elseif task.trigger or not task.renewed then
-    -- A series is not for this script; neither is a lease that was never renewed: was its run ever begun?
+  elseif is_left then
     rare[#rare + 1] = key
     rare[#rare + 1] = deadline
   else
@@ -96,7 +99,13 @@ elseif -late_ms > patience_ms then
   set_back(-late_ms, now + input.lease_ms)
 end
 local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
-for at = 1, #expired, 2 do reap(expired[at], expired[at + 1]) end
+local tasks, is_left = {}, false
+for at = 1, #expired, 2 do
+  tasks[at] = as_table(call('HGETALL', named('task', expired[at])))
+  is_left = is_left or is_rare(tasks[at])
+end
+-- All in one step, here or there: who is let in where one has left depends on who else has.
+for at = 1, #expired, 2 do reap(expired[at], expired[at + 1], tasks[at], is_left) end
 unpark()
 write_indexes()
 write_counts()
