@@ -177,3 +177,23 @@ async def test_a_database_that_is_current_opens_beside_one_who_writes_and_never_
     frozen.close()
     await second.close()
     await first.close()
+
+
+async def test_an_app_whose_types_are_known_starts_beside_one_who_writes_and_never_ends(sqlite_url: str) -> None:
+    def made() -> Rota:
+        app = Rota({"store": sqlite_url, "call_timeout": "500ms", "spool": "off"})
+
+        @app.every("1h", run_on_start=False)
+        async def report() -> None: ...
+
+        assert report.name == "report"
+        return app
+
+    async with made():
+        pass
+    with sqlite3.connect(str(make_url(sqlite_url).database), isolation_level=None) as frozen:
+        frozen.execute("BEGIN IMMEDIATE")
+        async with made() as app:
+            assert [each.task_type.name for each in await (await app.store()).list_types()] == ["report"]
+        frozen.execute("ROLLBACK")
+    frozen.close()

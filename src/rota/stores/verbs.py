@@ -57,6 +57,7 @@ __all__ = [
     "claim",
     "export",
     "export_user",
+    "is_put",
     "override_type",
     "prune",
     "pump",
@@ -84,6 +85,11 @@ CLAIM_ROUNDS = 20
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
+
+
+def is_put(known: TypeRecord | None, task_type: TaskType) -> bool:
+    """Whether putting the type would change nothing: it is there as it is, or in a newer version."""
+    return known is not None and (known.task_type == task_type or known.task_type.version > task_type.version)
 
 
 def put_types(work: Work, types: Sequence[TaskType]) -> list[TypeRecord]:

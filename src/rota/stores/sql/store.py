@@ -14,7 +14,7 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.history import Slice, Span
 from rota.core.task import Identity, RunRecord, Task
 from rota.database import Database
-from rota.stores.base import Counts, Erasure, Instance, Page, RunQuery, Standing, TaskQuery
+from rota.stores.base import Counts, Erasure, Instance, Page, RunQuery, Standing, TaskQuery, TypeRecord
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.sql import looking
 from rota.stores.sql.transaction import SqlTransaction
@@ -118,6 +118,14 @@ class SqlStore(TransactionalStore):
                 return False
 
     # --- looking ---
+
+    async def now(self) -> Instant:
+        return await self._read(self._backend.dialect.now)
+
+    async def list_types(self) -> list[TypeRecord]:
+        found = await self._read(lambda connection: self._step(connection, lambda transaction: transaction.types())[0])
+        self._known_types.update(found)
+        return [found[name] for name in sorted(found)]
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
         return await self._read(lambda connection: looking.get(connection, identities)) if identities else []
