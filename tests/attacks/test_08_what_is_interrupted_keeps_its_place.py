@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from rota.clock import HOUR
 from rota.core import lifecycle
@@ -19,7 +18,7 @@ def claimed(*, due_at: int = NOW) -> Task:
     made = lifecycle.schedule(entry, NewTask(task_type="work", key="k", scheduled_at=due_at), WORK, due_at)
     running = lifecycle.claim(made.entry, Lease(7, NOW + 10_000, "i", "c"), WORK, NOW).task
     assert running is not None
-    return replace(running, renewed=True)
+    return running
 
 
 def due_after(task: Task, event: Event, now: int) -> int:
