@@ -265,8 +265,8 @@ class Rota(TaskScheduler):
         def declare(function: Callable[P, R], /) -> TaskHandle[P, R]:
             _function(function, decorator, "...")
             task_type = name if name is not None else str(getattr(function, "__name__", function))
-            self._refuse_while_running(task_type)
             self._registry.declare(task_type, function, mode, settings, decorator=decorator, process=process)
+            self._background.serve(self._registry.servable())
             return _handle(self, task_type, function)
 
         return declare

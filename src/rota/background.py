@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from rota.connection import Connection
@@ -16,6 +16,8 @@ from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime import Health, Worker
 from rota.runtime.duty import back_off_seconds
+from rota.runtime.handler import Handler
+from rota.runtime.thread_duty import call_on
 from rota.stores.base import Store
 
 __all__ = ["Background"]
@@ -54,14 +56,22 @@ class Background:
         """Whether the worker can do its work now, and if not, why."""
         if self._away is not None:
             return Health(ok=False, reasons=(f"The worker waits for the store. {self._away}",))
+        if self._worker is None and self._connection.loop is not None:
+            return Health(ok=True, reasons=())  # a process that makes work and leaves it to others
         if self._worker is None:
-            return Health(ok=False, reasons=("No worker was started in this process.",))
+            return Health(ok=False, reasons=("This process is not connected, and no worker was started in it.",))
         return self._worker.health()
 
     def hire(self, store: Store) -> Worker:
         """A worker for somebody who runs it and holds the store meanwhile."""
         self._worker = self._make(store)
         return self._worker
+
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """Have a worker that runs serve these, too. Any thread."""
+        worker, loop = self._worker, self._connection.loop
+        if worker is not None and worker.is_running and loop is not None:
+            call_on(loop, worker.serve, handlers)
 
     async def start(self) -> None:
         """Have a worker run until `stop`. Starting again is harmless."""

@@ -20,9 +20,13 @@ MAX_SLEEP_SECONDS: Final = 60.0
 """An echo may sleep so long; its timeout lies well above."""
 
 
-def build(config: Config) -> Rota:
-    """The app with every built-in type; `scheduler.tasks` in the configuration changes their settings."""
+def build(config: Config, *, serves: bool = True) -> Rota:
+    """The app with every built-in type; `scheduler.tasks` in the configuration changes their settings.
+
+    One that serves none of them tells the store of none: nobody there may have asked for them.
+    """
     app = Rota(config)
+    app.declares = serves
     for install in INSTALLED:
         install(app)
     return app

@@ -88,6 +88,11 @@ class Registry:
         """The handlers whose type nobody has registered."""
         return sorted(self.handlers.keys() - self.types.keys())
 
+    def followed_elsewhere(self) -> dict[str, str]:
+        """The types that others here come after and that are not declared here, each with one that comes after it."""
+        pairs = ((name, known.name) for known in self.types.values() for name in known.after)
+        return {name: follower for name, follower in pairs if name not in self.types}
+
     def check(self) -> None:
         """Refuse types that wait for each other, or for types whose keys are of different kinds."""
         circle = after_cycle(self.types)

@@ -218,18 +218,20 @@ class ITaskScheduler(ABC):
 class TaskScheduler(ITaskScheduler):
     """A scheduler over one store.
 
-    `redis` is the store (its URL, a redis-py client, or a `Store`), under the name that the seeds gave it; `config` is
-    the content of `scheduler:`, or a whole `Config`. The store is opened when it is first needed, and closed by `stop`.
+    `redis` (or `redis_cache`) is the store, under the names that the seeds gave it: its URL, a redis-py client, what
+    holds one, or a `Store`. `config` is the content of `scheduler:`, or a whole `Config`. The store is opened when it
+    is first needed, and closed by `stop`.
     """
 
     def __init__(
         self,
-        redis: str | Store | RedisClient,
+        redis: str | Store | RedisClient | None = None,
         config: Config | Mapping[str, object] | None = None,
         *,
+        redis_cache: object = None,
         clock: Clock | None = None,
     ) -> None:
-        engine = _engine_of(redis)
+        engine = _engine_of(_one_of(redis, redis_cache))
         self._config = config if isinstance(config, Config) else _seeds_config(engine, config)
         self._clock: Clock = clock or SystemClock()
         # Unless a test brings one, the store's own clock rules: instances may be minutes apart.
@@ -253,6 +255,8 @@ class TaskScheduler(ITaskScheduler):
         self._background = self._make_background()
         self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
+        self.declares = True
+        """Whether the store is told of this process's types. Who serves none of them leaves that to those who do."""
         self._is_left_behind = False
         """Whether the store that was given is open in the process that this one was forked from."""
         forget_in_children(self)
@@ -278,6 +282,7 @@ class TaskScheduler(ITaskScheduler):
         """Register a type, here and in the store. Always True: what is impossible raises `InvalidConfig`."""
         self._registry.register_type(config if isinstance(config, TaskType) else config.to_task_type())
         await self._ready()
+        self._background.serve(self._registry.servable())
         return True
 
     def register_handler(
@@ -285,11 +290,11 @@ class TaskScheduler(ITaskScheduler):
     ) -> bool:
         """Register the handler of a type; it gets (user_id, device_id, agent_id), or three None without a user.
 
-        Register before `start`. `trigger_mode` says what the handler was written for; a configuration that contradicts
-        it is refused.
+        A worker that runs serves it from now on. `trigger_mode` says what the handler was written for; a configuration
+        that contradicts it is refused.
         """
-        self._refuse_while_running(task_type)
         self._registry.register_handler(task_type, handler, trigger_mode)
+        self._background.serve(self._registry.servable())
         return True
 
     async def get_task_config(self, task_type: str) -> TaskConfig | None:
@@ -459,12 +464,6 @@ class TaskScheduler(ITaskScheduler):
             observers=self.observers,
         )
 
-    def _refuse_while_running(self, task_type: object) -> None:
-        if self.is_running():
-            raise InvalidInput(
-                f"The handler of {task_type!r} comes too late: the worker is running. Register it before start()."
-            )
-
     def _make_background(self) -> Background:
         return Background(self._connection, self._new_worker, waits=self._can_be_away())
 
@@ -487,9 +486,14 @@ class TaskScheduler(ITaskScheduler):
         store = self._connection.store()
         if store is None:
             store = await self._unconnected()
-        if self._registry.undeclared:
+        if self._has_news:
             await self._declare(store)
         return store
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether there are types that the store is to be told of."""
+        return self.declares and bool(self._registry.undeclared)
 
     async def _unconnected(self) -> Store:
         """The seeds have no word for connecting: the first call connects, and `stop` ends it."""
@@ -535,7 +539,7 @@ class TaskScheduler(ITaskScheduler):
 
     def _ready_store(self) -> Store | None:
         """What `_ready` would give without waiting; None if it would have to wait."""
-        return None if self._registry.undeclared else self._connection.store()
+        return None if self._has_news else self._connection.store()
 
     async def _finish(self) -> None:
         for finish in self.before_closing:
@@ -599,19 +603,35 @@ class TaskScheduler(ITaskScheduler):
     async def _prepare(self, store: Store) -> None:
         for warning in self._config.warnings:
             log.warning("configuration", warning=warning)
-        self._registry.undeclared.update(self._registry.types)
-        await self._declare(store)
+        if self.declares:
+            self._registry.undeclared.update(self._registry.types)
+            await self._declare(store)
         if self._spool is not None:
             self._spool.start()
 
     async def _declare(self, store: Store) -> None:
         self._registry.check()
+        await self._check_followed(store)
         names, self._registry.undeclared = self._registry.undeclared, set()
         try:
             await declare(store, [self._registry.types[name] for name in sorted(names)])
         except BaseException:
             self._registry.undeclared |= names
             raise
+
+    async def _check_followed(self, store: Store) -> None:
+        """Refuse a type that comes after one that nobody knows, neither here nor in the store: it would never run."""
+        missing = self._registry.followed_elsewhere()
+        if not missing:
+            return
+        known = {record.task_type.name for record in await store.list_types()} | self._registry.types.keys()
+        for name, follower in sorted(missing.items()):
+            if name not in known:
+                raise InvalidConfig(
+                    f"The type {follower!r} comes after {name!r}, which nobody has declared, neither this process nor"
+                    f" another one with this store. {did_you_mean(name, known - {follower})} If another app declares"
+                    " it, start that one first."
+                )
 
     async def _declare_again(self, names: Collection[str]) -> bool:
         """Tell the store once more of this process's types: one that was emptied does not know them any longer.
@@ -623,10 +643,15 @@ class TaskScheduler(ITaskScheduler):
             return False
         store = await self._ready()
         known = {record.task_type.name for record in await store.list_types()}
-        forgotten = [task_type for name, task_type in sorted(types.items()) if name not in known]
+        wanted = types if self.declares else {name: types[name] for name in names if name in types}
+        forgotten = [task_type for name, task_type in sorted(wanted.items()) if name not in known]
         if forgotten:
             await declare(store, forgotten)
-            log.warning("types declared again", types=[task_type.name for task_type in forgotten])
+            log.warning(
+                "types declared",
+                reason="the store did not know them",
+                types=[task_type.name for task_type in forgotten],
+            )
         return bool(forgotten)
 
     async def _find_type(self, task_type: str) -> TaskType | None:
@@ -644,6 +669,13 @@ class RedisTaskScheduler(TaskScheduler):
 
     Of a client only the address is taken: the scheduler makes connections of its own.
     """
+
+
+def _one_of(redis: object, redis_cache: object) -> object:
+    if (redis is None) is (redis_cache is None):
+        given = "twice, as redis and as redis_cache" if redis is not None else "not at all"
+        raise InvalidConfig(f"The store is given {given}. Give it once: init_scheduler('redis://localhost:6379/0').")
+    return redis_cache if redis is None else redis
 
 
 def _engine_of(redis: object) -> str | Store:
@@ -677,12 +709,17 @@ def set_scheduler(scheduler: TaskScheduler | None) -> None:
     _scheduler = scheduler
 
 
-def init_scheduler(redis: str | Store | RedisClient, config: Mapping[str, object] | None = None) -> TaskScheduler:
+def init_scheduler(
+    redis: str | Store | RedisClient | None = None,
+    config: Mapping[str, object] | None = None,
+    *,
+    redis_cache: object = None,
+) -> TaskScheduler:
     """Make a scheduler, and make it the one of this process.
 
-    `redis` is the store's URL or a redis-py client, under the name that the seeds gave it; `config` is the content of
-    `scheduler:`.
+    `redis` (or `redis_cache`) is the store's URL or a redis-py client, under the names that the seeds gave it; `config`
+    is the content of `scheduler:`.
     """
-    scheduler = TaskScheduler(redis, config)
+    scheduler = TaskScheduler(redis, config, redis_cache=redis_cache)
     set_scheduler(scheduler)
     return scheduler

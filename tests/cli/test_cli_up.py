@@ -14,8 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from command_line import CallRota, serving
+from command_line import CallRota, serving, with_store
 
+from rota.core.task_type import TaskType, TriggerMode
 from rota.testing.waiting import until_blocking
 
 PROJECT = """
@@ -157,6 +158,8 @@ def test_without_a_worker_nothing_is_run(rota: CallRota, monkeypatch: pytest.Mon
     assert refused.code == 2
     assert "scheduler.enabled is false (environment ROTA_SCHEDULER__ENABLED)" in refused.err
 
+    # Another process serves the type, or has: pages alone tell the store of none.
+    with_store(lambda store: store.put_types([TaskType(name="echo", trigger_mode=TriggerMode.ONCE)]))
     with service("--no-worker") as (process, ready):
         rota("task", "schedule", "echo", "k")
         assert rota("instance", "ls", "--json").json["items"] == []

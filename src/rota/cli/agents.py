@@ -13,6 +13,7 @@ import typer
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, WatchOption, with_watch
+from rota.cli.target import bring_built_in
 from rota.clock import parse_duration
 from rota.errors import InvalidInput
 
@@ -98,16 +99,14 @@ class Context(StrEnum):
 
 
 @asynccontextmanager
-async def desk_of(cli: Cli) -> AsyncGenerator[Desk]:
-    """Acts in the name of whoever sits here. If no service has made the type `agent` known yet, it is made known."""
+async def desk_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenerator[Desk]:
+    """Acts in the name of whoever sits here. Whoever makes schedules makes the type `agent` known, if nobody has."""
     from rota.agents import AGENT, agents_of
     from rota.agents.desk import Desk
-    from rota.builtin import build
 
     async with cli.desk() as desk:
-        if all(record.task_type.name != AGENT for record in await desk.store.list_types()):
-            async with build(cli.config):
-                pass
+        if makes_schedules:
+            await bring_built_in(cli, desk.store, AGENT)
         yield Desk(agents_of(desk.app), desk.operator.principal, desk.app.database)
 
 
@@ -192,7 +191,7 @@ async def add(
 ) -> None:
     """Schedule an agent."""
     kind, value = _trigger(cron, every, at)
-    async with desk_of(cli) as desk:
+    async with desk_of(cli, makes_schedules=True) as desk:
         made = await desk.schedule_task(
             group=group,
             prompt=prompt,

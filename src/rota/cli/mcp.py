@@ -40,7 +40,7 @@ async def mcp(
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     principal = agent_principal(group, run or os.environ.get(MARKER))
     if app is None:
-        async with desk_of(cli) as desk:
+        async with desk_of(cli, makes_schedules=True) as desk:
             await serve_stdio(desk.agents, principal, desk.database)
         return
     rota = load_app(cli.options, app, None)

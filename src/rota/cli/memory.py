@@ -14,6 +14,7 @@ import typer
 from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption
+from rota.cli.target import bring_built_in
 from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput
 
@@ -80,10 +81,12 @@ async def push(
         "importance": importance,
         "enable_merge": not no_merge,
     }
+    from rota.memory.types import MEMORY_COMPRESSION
+
     made = _pushed(kind, _text(text), role, title, given)
     async with _memories(cli) as (desk, memory):
         context_id = await _capture(memory, made)
-        await _bring_type(cli, desk)
+        await bring_built_in(cli, desk.store, MEMORY_COMPRESSION.name)
         touched = await _touch(desk, user_id, device, agent)
     words = ", ".join(f"{name} {outcome}" for name, outcome in touched.items()) or "no type takes activity here"
     cli.output.one(
@@ -114,18 +117,6 @@ async def _capture(memory: Memory, made: ChatMessagePush | ScreenshotPush | Docu
     if isinstance(made, ChatMessagePush):
         return (await memory.push_message(made)).context_id
     return (await memory.push(made)).data.context_ids[0]
-
-
-async def _bring_type(cli: Cli, desk: Desk) -> None:
-    """If no worker was here yet, the store learns of compression as a worker with this configuration would tell it."""
-    from rota.app import Rota
-    from rota.memory import install_memory
-    from rota.memory.types import MEMORY_COMPRESSION
-
-    if all(record.task_type.name != MEMORY_COMPRESSION.name for record in await desk.store.list_types()):
-        worker = Rota(cli.config)
-        install_memory(worker)
-        await desk.store.put_types([worker.declared[MEMORY_COMPRESSION.name]])
 
 
 async def _touch(desk: Desk, user_id: str, device: str | None, agent: str | None) -> dict[str, str]:

@@ -25,6 +25,7 @@ __all__ = [
     "TypeArgument",
     "UserOption",
     "ask",
+    "bring_built_in",
     "find_task",
     "known_type",
     "name_of",
@@ -111,6 +112,17 @@ async def known_type(cli: Cli, store: Store, name: str, *, register: bool = Fals
             " A type is made known by a worker that has it, or by scheduler.tasks in the configuration."
         )
     return (await store.put_types([configured]))[0] if register else TypeRecord(configured)
+
+
+async def bring_built_in(cli: Cli, store: Store, name: str) -> None:
+    """If the store does not know a built-in type, it learns of it as a worker with this configuration would tell it.
+
+    For commands that make tasks of it. No other type is touched, and none that is known: its workers know it better.
+    """
+    if all(record.task_type.name != name for record in await store.list_types()):
+        from rota.builtin import build
+
+        await store.put_types([build(cli.config).declared[name]])
 
 
 async def ask(desk: Desk, event: Event, task: Task) -> TaskDetails | None:

@@ -55,7 +55,7 @@ async def _up(
     from rota.cli.logs import log_to_stderr
     from rota.cli.server import Listener
 
-    rota = _app(cli, app, concurrency)
+    rota = _app(cli, app, concurrency, serves=with_worker)
     config = rota.config
     if with_worker:
         check_may_work(config)
@@ -63,18 +63,18 @@ async def _up(
     cli.warn(config)
     listener = Listener(host or config.server_host, config.server_port if port is None else port)
     try:
-        await _serve(cli, rota, listener, is_built_in=app is None, with_worker=with_worker)
+        await _serve(cli, rota, listener, is_built_in=app is None and with_worker, with_worker=with_worker)
     finally:
         listener.close()
     cli.output.note("Stopped. Nothing was left running.")
 
 
-def _app(cli: Cli, name: str | None, concurrency: int | None) -> Rota:
+def _app(cli: Cli, name: str | None, concurrency: int | None, *, serves: bool) -> Rota:
     if name is not None:
         return load_app(cli.options, name, concurrency)
     from rota.builtin import build
 
-    return build(cli.load_config(max_concurrent=concurrency))
+    return build(cli.load_config(max_concurrent=concurrency), serves=serves)
 
 
 async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, with_worker: bool) -> None:

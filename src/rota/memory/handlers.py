@@ -6,7 +6,7 @@ Errors are raised, never turned into a success: the scheduler retries them, coun
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast, overload
 
 from rota.clock import Millis
 from rota.memory.memory import Memory
@@ -17,6 +17,7 @@ from rota.memory.types import (
     MEMORY_COMPRESSION,
     STATISTICS_UPDATE,
 )
+from rota.runtime.handler import is_async
 from rota.runtime.run import Run
 from rota.runtime.signals import Snooze
 
@@ -30,42 +31,87 @@ __all__ = [
 UNFINISHED: Final = "2s"
 """A run whose time is spent goes on after a moment; others get their turn between."""
 
-SeedHandler = Callable[[str | None, str | None, str | None], Awaitable[bool]]
+AsyncHandler = Callable[[str | None, str | None, str | None], Awaitable[bool]]
+SeedHandler = Callable[[str | None, str | None, str | None], Awaitable[bool] | bool]
 
 
-class _Compresses(Protocol):
-    async def periodic_memory_compression_for_user(
-        self, user_id: str, device_id: str | None = None, agent_id: str | None = None, interval_seconds: int = 1800
-    ) -> Any: ...
+class _AsyncMerger(Protocol):
+    @property
+    def periodic_memory_compression_for_user(self) -> Callable[..., Awaitable[object]]: ...
 
 
-class _Cleans(Protocol):
-    async def cleanup_expired_data(self) -> Any: ...
+class _Merger(Protocol):
+    @property
+    def periodic_memory_compression_for_user(self) -> Callable[..., object]: ...
+
+
+class _AsyncStorage(Protocol):
+    @property
+    def cleanup_expired_data(self) -> Callable[..., Awaitable[object]]: ...
+
+
+class _Storage(Protocol):
+    @property
+    def cleanup_expired_data(self) -> Callable[..., object]: ...
 
 
 # --- by the seeds' names ---------------------------------------------------------------------------------------------
 
 
-def create_compression_handler(merger: _Compresses, interval_seconds: int = 1800) -> SeedHandler:
-    """A handler for `register_handler("memory_compression", ...)`; `merger` is a `Memory`, or what compresses alike."""
+@overload
+def create_compression_handler(merger: _AsyncMerger, interval_seconds: int = 1800) -> AsyncHandler: ...
+
+
+@overload
+def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> SeedHandler: ...
+
+
+def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> SeedHandler:
+    """A handler for `register_handler("memory_compression", ...)`; `merger` is a `Memory`, or what compresses alike.
+
+    One whose method is not async, as the seeds show it, gets a handler that is not: it runs in a thread.
+    """
+    compress = merger.periodic_memory_compression_for_user
+
+    def arguments(user_id: str, device_id: str | None, agent_id: str | None) -> dict[str, object]:
+        ids = {"user_id": user_id, "device_id": device_id, "agent_id": agent_id}
+        return {**ids, "interval_seconds": interval_seconds}
 
     async def handler(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
         if user_id is None:
             return True
-        await merger.periodic_memory_compression_for_user(user_id, device_id, agent_id, interval_seconds)
-        return True
+        return _success(await cast("Awaitable[object]", compress(**arguments(user_id, device_id, agent_id))))
 
-    return handler
+    def blocking(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
+        return user_id is None or _success(compress(**arguments(user_id, device_id, agent_id)))
+
+    return handler if is_async(compress) else blocking
 
 
-def create_cleanup_handler(storage: _Cleans) -> SeedHandler:
+@overload
+def create_cleanup_handler(storage: _AsyncStorage) -> AsyncHandler: ...
+
+
+@overload
+def create_cleanup_handler(storage: _Storage) -> SeedHandler: ...
+
+
+def create_cleanup_handler(storage: _Storage) -> SeedHandler:
     """A handler for `register_handler("data_cleanup", ...)`; `storage` is a `Memory`, or what cleans up alike."""
+    clean_up = storage.cleanup_expired_data
 
     async def handler(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
-        await storage.cleanup_expired_data()
-        return True
+        return _success(await cast("Awaitable[object]", clean_up()))
 
-    return handler
+    def blocking(user_id: str | None, device_id: str | None, agent_id: str | None) -> bool:
+        return _success(clean_up())
+
+    return handler if is_async(clean_up) else blocking
+
+
+def _success(answer: object) -> bool:
+    """The seeds' objects answer with nothing, or with what they did; only one that says False has failed."""
+    return answer is not False
 
 
 async def periodic_memory_compression_for_user(

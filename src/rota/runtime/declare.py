@@ -18,7 +18,7 @@ from rota.logs import get_logger
 from rota.stores.base import Store
 from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger, encode_trigger
 
-__all__ = ["declare"]
+__all__ = ["declare", "differences", "tell_of_another"]
 
 _ON_A_GRID = (TriggerMode.PERIODIC, TriggerMode.INTERVAL)
 
@@ -27,7 +27,11 @@ log = get_logger("rota.declare")
 
 async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | None = None) -> None:
     """Register the types, and bring the recurring ones' records up to date. Disabled types stay as they are."""
-    records = await store.put_types(list(types))
+    wanted = list(types)
+    known = {record.task_type.name: record.task_type for record in await store.list_types()} if wanted else {}
+    records = await store.put_types(wanted)
+    for ours, record in zip(wanted, records, strict=True):
+        _tell_of_a_change(known.get(ours.name), ours, record.task_type)
     at = await store.now() if now is None else now
     # A newer configuration in the store wins: what counts is what it holds now.
     enabled = [record.task_type for record in records if record.enabled]
@@ -41,6 +45,34 @@ async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | Non
     await store.end(over, now=now)
     for made in new:
         log.info("schedule", task_type=made.task_type, key=made.key)
+
+
+def differences(one: TaskType, other: TaskType) -> dict[str, tuple[object, object]]:
+    """The settings in which two declarations of one type differ, with both values; times in milliseconds."""
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in TaskType.__struct_fields__}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def tell_of_another(ours: TaskType, kept: TaskType) -> None:
+    """Two apps declare one type, each in its own way; the last one to come is what the store keeps."""
+    log.warning(
+        "type declared differently elsewhere",
+        task_type=ours.name,
+        here_and_in_the_store=differences(ours, kept),
+        advice="Make both apps agree, name one of the types differently, or give the right one a higher `version`.",
+    )
+
+
+def _tell_of_a_change(before: TaskType | None, ours: TaskType, kept: TaskType) -> None:
+    if kept != ours:
+        tell_of_another(ours, kept)
+    elif before is not None and before != kept:
+        log.warning(
+            "type changed",
+            task_type=ours.name,
+            before_and_now=differences(before, kept),
+            advice="A new version of your app may do so. If it was another app: name one of the types differently.",
+        )
 
 
 def _recurs(task_type: TaskType) -> bool:

@@ -15,7 +15,7 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
 from rota.runtime.deadline import within
-from rota.runtime.declare import declare
+from rota.runtime.declare import declare, tell_of_another
 from rota.runtime.duty import Duty
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
@@ -83,14 +83,17 @@ class Dispatcher(Duty[DispatchReport]):
         self._slots = slots
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
-        self._names = sorted(name for name in handlers if types[name].enabled)
-        self._limits = {name: types[name].concurrency or slots.total for name in self._names}
+        self._names: list[str] = []
+        self._limits: dict[str, int] = {}
         self._look_again_at = clock.monotonic()
         self._turn = 0
         self._quiet_until: dict[str, float] = {}
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""
         self._due_at: Instant | None = None
+        self._told: dict[str, TaskType] = {}
+        """Each type as the store kept it when it was last looked at."""
+        self.take_on()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,6 +110,14 @@ class Dispatcher(Duty[DispatchReport]):
         if next_due_at is not None and (self._due_at is None or next_due_at < self._due_at):
             self._quiet_until.clear()
             self.wake()
+
+    def take_on(self) -> None:
+        """Serve what there are handlers for by now; some may have come while it runs, with types of their own."""
+        self._names = sorted(name for name in self._handlers if self._types[name].enabled)
+        for name in self._names:
+            self._limits.setdefault(name, self._types[name].concurrency or self._slots.total)
+        self._look_again_at = self._clock.monotonic()
+        self.poke()
 
     # --- one round ---
 
@@ -134,15 +145,28 @@ class Dispatcher(Duty[DispatchReport]):
         for record in await within(self._call_timeout, "list_types", self._store.list_types()):
             name = record.task_type.name
             known.add(name)
+            self._compare(record.task_type)
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
         await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
         self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
 
+    def _compare(self, kept: TaskType) -> None:
+        """Say once if another app has declared one of our types in its own way."""
+        ours = self._types.get(kept.name)
+        if ours is not None and kept != self._told.setdefault(kept.name, ours):
+            self._told[kept.name] = kept
+            if kept != ours:
+                tell_of_another(ours, kept)
+
     async def _declare_again(self, forgotten: list[TaskType]) -> None:
         """A store that was emptied knows nothing of our types; what recurs begins anew."""
         if forgotten:
-            log.warning("types declared again", types=[task_type.name for task_type in forgotten])
+            log.warning(
+                "types declared",
+                reason="the store did not know them",
+                types=[task_type.name for task_type in forgotten],
+            )
             await within(self._call_timeout, "declare", declare(self._store, forgotten))
 
     def pause_after(self, report: DispatchReport) -> float:

@@ -20,7 +20,7 @@ from rota.core.task import Task
 from rota.errors import InvalidInput
 from rota.runtime.run import Run, decode_payload
 
-__all__ = ["Handler", "HandlerFunction", "Kind", "make_handler"]
+__all__ = ["Handler", "HandlerFunction", "Kind", "is_async", "make_handler"]
 
 Kind = Literal["async", "thread", "process"]
 HandlerFunction = Callable[..., object]

@@ -36,7 +36,12 @@ class Pump(Duty[int]):
         super().__init__(pulse, chance)
         self._store = store
         self._call_timeout = seconds_of(call_timeout)
+        self.follow(types)
+
+    def follow(self, types: Iterable[TaskType]) -> None:
+        """These are the types from now on."""
         self._followed = frozenset(name for task_type in types for name in task_type.after)
+        self.wake()
 
     @property
     def is_needed(self) -> bool:
@@ -51,11 +56,12 @@ class Pump(Duty[int]):
     async def run_once(self, now: Instant | None = None) -> int:
         """Hand on everything that waits; how many completions that were."""
         total = 0
-        while True:
+        while self.is_needed:
             handed = await within(self._call_timeout, "pump", self._store.pump(PAGE, now=now))
             total += handed
             if handed < PAGE:
-                return total
+                break
+        return total
 
     def pause_after(self, report: int) -> float:
         return PERIOD_SECONDS

@@ -9,6 +9,7 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from rota.call_timeout import seconds_of
 from rota.clock import DAY, SECOND, Clock, Millis
@@ -35,6 +36,10 @@ from rota.runtime.verdict import Cause
 from rota.stores.base import Beat, Store, Tick
 
 __all__ = ["Worker", "WorkerSettings"]
+
+_THERE_SECONDS: Final = 1.0
+_AWAY_SECONDS: Final = 0.2
+"""What is left for last words after the grace: a store that is there needs milliseconds, one that is away gets none."""
 
 log = get_logger("rota.worker")
 
@@ -71,6 +76,8 @@ class Worker:
     ) -> None:
         _check(handlers, types)
         settings = settings or WorkerSettings()
+        self._types = types
+        self._handlers = handlers = dict(handlers)
         self.instance = instance or uuid.uuid4().hex
         self._store = store
         self._settings = settings
@@ -127,6 +134,8 @@ class Worker:
         self._done: asyncio.Event | None = None
         self._wake_idler = asyncio.Event()
         self._deadlines: list[asyncio.TimerHandle] = []
+        self._end_by: float | None = None
+        """When whoever stops it waits no longer, by the loop's clock; None if nobody does."""
 
     # --- the worker's life ---
 
@@ -147,7 +156,8 @@ class Worker:
     async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109  # it bounds the runs, not this call
         """No new claims; running work may finish for `timeout` seconds, then it is cancelled and released.
 
-        Bounded by the timeout, the grace and three store calls. Stopping again is harmless, and may shorten the wait.
+        Bounded by the timeout and the grace. A store that is away is not waited for any longer: the leases of what it
+        did not hear of run out. Stopping again is harmless, and may shorten the wait.
         """
         self._stop_asked.set()
         self._dispatcher.stop()
@@ -188,6 +198,13 @@ class Worker:
             seconds_since_good=self._pulse.seconds_since_good(),
         )
 
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """These handlers, too, from now on; the store is told of a type that it does not know."""
+        _check(handlers, self._types)
+        self._handlers.update(handlers)
+        self._dispatcher.take_on()
+        self._pump.follow(self._types.values())
+
     def poke(self) -> None:
         """Something was asked of a running task: the next answer to a renewal is fetched now. Any thread."""
         self._heartbeat.poke()
@@ -211,8 +228,7 @@ class Worker:
             others.append(group.create_task(self._recorder.run(), name="rota-recorder"))
             if self._reconciler is not None:
                 others.append(group.create_task(self._reconciler.run(), name="rota-reconciler"))
-            if self._pump.is_needed:
-                others.append(group.create_task(self._pump.run(), name="rota-pump"))
+            others.append(group.create_task(self._pump.run(), name="rota-pump"))
             try:
                 await self._stop_asked.wait()
             except asyncio.CancelledError:
@@ -226,24 +242,36 @@ class Worker:
         self._dispatcher.stop()
         await asyncio.wait([claiming])
         await self._executor.drain()
-        # A store carries out what is under way, cancelled or not: a beat after the goodbye would list us again.
-        await self._sweeper.stop()
         for other in others:
             other.cancel()
 
     def _hurry(self, timeout: float) -> None:
         """Cancel what still runs after the timeout, and leave what cannot even be released soon after."""
         loop = asyncio.get_running_loop()
-        last_call = timeout + self._executor.grace + self._settings.call_timeout
+        end_by = loop.time() + timeout + self._executor.grace
+        self._end_by = end_by if self._end_by is None else min(end_by, self._end_by)
         self._deadlines.append(loop.call_later(timeout, self._executor.stop_all, Cause.SHUTDOWN))
-        self._deadlines.append(loop.call_later(last_call, self._executor.give_up))
+        self._deadlines.append(loop.call_at(end_by, self._give_up))
+
+    def _give_up(self) -> None:
+        """The grace is over: one last try for what is not settled, and then none."""
+        self._executor.give_up()
+        self._deadlines.append(asyncio.get_running_loop().call_later(self._last_words(), self._executor.give_up))
+
+    def _last_words(self) -> float:
+        """For how many seconds the store is waited for when the grace is over."""
+        return _AWAY_SECONDS if self._pulse.reasons() else _THERE_SECONDS
 
     async def _end(self) -> None:
         assert self._done is not None
         try:
-            await self._heartbeat.stop()
-            await self._sweeper.stop()
-            await self._farewell()
+            # A store carries out what is under way, cancelled or not: a beat after the goodbye would list us again.
+            async with asyncio.timeout_at(self._goodbye_by()):
+                # Both are told at once: neither may go on because the other one's pass takes too long.
+                await asyncio.gather(self._heartbeat.stop(), self._sweeper.stop())
+                await self._farewell()
+        except TimeoutError:
+            log.warning("goodbye not heard", instance=self.instance, error="the store did not answer in time")
         finally:
             for deadline in self._deadlines:
                 deadline.cancel()
@@ -259,6 +287,13 @@ class Worker:
         except Exception as error:
             log.warning("goodbye not heard", instance=self.instance, error=str(error))
 
+    def _goodbye_by(self) -> float | None:
+        """Nobody waits longer for a goodbye than for the runs; without a deadline each call has its own."""
+        if self._end_by is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        return min(max(self._end_by, now), now + self._settings.call_timeout) + self._last_words()
+
     async def _drain_due(self) -> None:
         await self._sweeper.pass_once()
         while True:
@@ -271,7 +306,7 @@ class Worker:
 
     async def _catch_up(self) -> bool:
         """Whether the pump or the sweeper found more to do."""
-        handed = await self._pump.run_once() if self._pump.is_needed else 0
+        handed = await self._pump.run_once()
         swept = await self._sweeper.pass_once()
         return bool(handed or swept.reaped)
 

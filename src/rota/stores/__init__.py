@@ -78,12 +78,14 @@ def database_for(
 
 
 def url_of_client(client: object) -> str | None:
-    """The store's URL behind a redis-py client that somebody else has made; None if it is no such client."""
-    if not type(client).__module__.startswith("redis."):
-        return None
-    from rota.stores.redis.address import url_of
+    """The store's URL behind a redis-py client or what holds one, as the seeds' cache does; None if there is none."""
+    held: Mapping[str, object] = getattr(client, "__dict__", {})
+    for one in (client, *held.values()):
+        if type(one).__module__.startswith("redis."):
+            from rota.stores.redis.address import url_of
 
-    return url_of(client)
+            return url_of(one)
+    return None
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Clock | None, float | None], Store]]] = {

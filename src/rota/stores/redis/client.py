@@ -44,6 +44,8 @@ T = TypeVar("T")
 LOOP_CALLS = 16
 """How many calls of the event loop are under way at most, and so how many connections it has."""
 THREAD_CONNECTIONS = 8
+_CLOSES_FASTER = 10
+"""Who closes waits that much less for a reply than who calls."""
 
 
 class Call(NamedTuple):
@@ -86,12 +88,21 @@ async def close_client(client: _Client) -> None:
         await cast("LoopRedis", each).aclose()
 
 
+def _pools_of(client: _Client) -> list[Any]:
+    """The pools of connections of a client; one for each node of a Cluster."""
+    nodes: list[Any] = getattr(client, "get_nodes", list[Any])()
+    clients = [client, *(node.redis_connection for node in nodes), *_sentinels_of(client)]
+    return [pool for each in clients if (pool := getattr(each, "connection_pool", None)) is not None]
+
+
 class Server:
     """One Redis, Sentinel group or Cluster. What a command does beyond `call_timeout` seconds is unknown."""
 
     def __init__(self, address: Address, call_timeout: float | None = None) -> None:
         self.address = address
         self.call_timeout = seconds_of(call_timeout)
+        self.patience = self.call_timeout / _CLOSES_FASTER
+        """How many seconds closing waits for replies."""
         self.name = address.name
         self._blocking: _Client | None = None
         self._loop: _Client | None = None
@@ -111,7 +122,7 @@ class Server:
     async def close(self) -> None:
         if self._calls:
             # Whoever called has been told by now. A reply that has not come yet will not be read: its connection goes.
-            _, late = await asyncio.wait(self._calls, timeout=self.call_timeout)
+            _, late = await asyncio.wait(self._calls, timeout=self.patience)
             for call in late:
                 call.cancel()
         loop, self._loop = self._loop, None
@@ -121,6 +132,14 @@ class Server:
         if blocking is not None:
             for client in (blocking, *_sentinels_of(blocking)):
                 cast("_Closing", client).close()
+
+    async def cut(self) -> None:
+        """Break the connections on which somebody still waits for a reply: what was asked for may have been done."""
+        for client in (self._blocking, self._loop):
+            for pool in [] if client is None else _pools_of(client):
+                done = pool.disconnect(inuse_connections=True)
+                if done is not None:
+                    await done
 
     @property
     def is_open(self) -> bool:

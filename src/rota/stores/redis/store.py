@@ -140,14 +140,23 @@ class RedisStore(TransactionalStore):
     async def close(self) -> None:
         if self._threads is None:
             return
-        await self._drain()
+        await self._finish(self._drain())
         await self._listener.stop()
-        pools = (self._threads, self._heart, self._sweeping)
+        pools = [pool for pool in (self._threads, self._heart, self._sweeping) if pool is not None]
         self._threads = self._heart = self._sweeping = None
-        for pool in pools:
-            if pool is not None:
-                await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
+        loop = asyncio.get_running_loop()
+        await self._finish(*(loop.run_in_executor(None, pool.shutdown) for pool in pools))
         await self._server.close()
+
+    async def _finish(self, *under_way: Awaitable[None]) -> None:
+        """Wait for what is under way, unless the server does not answer: its connections are cut then.
+
+        Whoever still waits for a reply is told so. The settings' limit is for calls; whoever closes is in a hurry.
+        """
+        _, late = await asyncio.wait([asyncio.ensure_future(each) for each in under_way], timeout=self._server.patience)
+        if late:
+            await self._server.cut()
+            await asyncio.wait(late, timeout=self._server.patience)
 
     def _wake(self) -> None:
         self._poked.set()
