@@ -281,9 +281,11 @@ def test_the_limits_of_a_run_are_configured() -> None:
 
 def test_a_sandbox_can_be_insisted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert AgentSettings().choose().isolation.name == "process"
+    assert AgentSettings(isolation="process").choose().isolation.name == "process"
     with pytest.raises(RunnerUnavailable, match="sandbox"):
         AgentSettings.of(load_config({"agents": {"require": True}}, environ={})).choose()
+    with pytest.raises(RunnerUnavailable, match=r"agents\.require is set"):
+        AgentSettings.of(load_config({"agents": {"require": True, "isolation": "process"}}, environ={})).choose()
 
 
 async def test_the_built_in_app_has_the_type_and_its_agents_are_found() -> None:

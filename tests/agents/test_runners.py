@@ -209,7 +209,7 @@ async def test_an_answer_that_is_nested_without_end_is_an_answer_or_none(
 
 
 def test_the_last_answer_counts() -> None:
-    reader = AnswerReader("text")
+    reader = AnswerReader("json")
     for line in (b"hello", b'{"status":"error","error":"a"}', b'{"status":"success","result":"b"}', b"bye"):
         reader.read(line)
     answer = reader.answer()

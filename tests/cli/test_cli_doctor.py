@@ -29,6 +29,8 @@ def test_a_store_in_good_order(rota: CallRota, monkeypatch: pytest.MonkeyPatch) 
 
     found = checks(rota)
 
+    # Whether this machine has a sandbox for agents is not what is looked at here either.
+    assert found.pop("agents")["status"] != "error"
     assert set(found) == {
         *("python", "config", "sqlite", "store", "schema", "journal", "round trip", "clock", "instances", "work")
     }

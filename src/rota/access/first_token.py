@@ -7,7 +7,6 @@ door that is open until somebody closes it.
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +15,7 @@ from rota.access.principal import Role
 from rota.access.tokens import Tokens, new_secret
 from rota.database import Database
 from rota.errors import InvalidConfig
+from rota.private_files import close_to_others, make_folder, opener
 
 __all__ = ["HasDatabase", "check_bind", "ensure_first_token", "has_tokens", "is_loopback"]
 
@@ -77,6 +77,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _read(path: Path) -> str | None:
+    close_to_others(path)
     try:
         kept = path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -90,9 +91,8 @@ def _write(path: Path, secret: str) -> None:
     """Replace the file at once: a new one with its mode from the start, then its name."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        make_folder(path.parent)
+        with open(beside, "x", encoding="utf-8", opener=opener) as file:
             file.write(secret + "\n")
         beside.replace(path)
     except OSError as error:

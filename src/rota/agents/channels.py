@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from rota.agents.folders import make_groups_folder
 from rota.agents.groups import ChannelSettings, Group, Groups
 from rota.clock import Instant, isoformat
 from rota.codec import warmed
@@ -22,6 +23,7 @@ from rota.core.task import NewTask
 from rota.database import Database
 from rota.errors import UnknownTaskType, WebhookFailed, WebhookRefused
 from rota.logs import get_logger
+from rota.private_files import close_to_others, make_folder, opener
 from rota.runtime.run import Run
 from rota.runtime.signals import Discard
 from rota.stores.base import Store
@@ -96,8 +98,11 @@ class Channels:
 
     def _append(self, notice: Notice) -> None:
         """One line of JSON at the end of the group's file, which lies outside of what its agents can write."""
-        self._notices_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._notices_dir / f"{notice.group}.jsonl").open("ab") as file:
+        make_groups_folder(self._notices_dir.parent)
+        make_folder(self._notices_dir)
+        path = self._notices_dir / f"{notice.group}.jsonl"
+        close_to_others(path)
+        with open(path, "ab", opener=opener) as file:
             file.write(msgspec.json.encode(notice.to_dict()) + b"\n")
 
 

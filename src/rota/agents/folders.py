@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from rota.errors import InvalidInput
+from rota.private_files import make_folder
 
-__all__ = ["check_folder", "folder_path", "prepare_folder", "remove_file", "write_file"]
+__all__ = ["check_folder", "folder_path", "make_groups_folder", "prepare_folder", "remove_file", "write_file"]
 
 _FOLDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 RESERVED: Final = frozenset({"global", "con", "nul", "aux", "prn"})
@@ -43,9 +44,14 @@ def folder_path(groups_dir: Path, name: str) -> Path:
     return path
 
 
+def make_groups_folder(groups_dir: Path) -> None:
+    """The folder of all groups' folders. Root's groups have users of their own, who must get through."""
+    make_folder(groups_dir, 0o711 if os.geteuid() == 0 else 0o700)
+
+
 def prepare_folder(groups_dir: Path, name: str, uid: int | None) -> Path:
     """The folder, made if it is not there, owned by the group's user and closed to everybody else."""
-    groups_dir.mkdir(parents=True, exist_ok=True)
+    make_groups_folder(groups_dir)
     path = folder_path(groups_dir, name)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)

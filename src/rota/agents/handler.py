@@ -164,6 +164,7 @@ class AgentHandler:
         if group is None:
             raise unknown_group(payload.group_folder)
         beginning = await self._check_origin(books, task, payload, brief)
+        await self._runner()  # where no isolation is to be had a person decides, and the schedule is held until then
         settings = self._settings
         run_id = f"{task.key}-{task.token}"
         seat = Seat(

@@ -55,9 +55,9 @@ class AgentSettings:
     groups_dir: Path = Path("groups")
     timezone: str = "UTC"
     isolation: IsolationName | None = None
-    """The one to insist on; None takes the strongest that is present."""
+    """The one to insist on; None takes the strongest sandbox that works, and never the plain process."""
     needs_walls: bool = False
-    """Whether the plain process is never taken: what has no sandbox does not run."""
+    """Whether the plain process is refused even if it is named."""
     engine: Engine | None = None
     image: str | None = None
     engine_options: tuple[str, ...] = ()

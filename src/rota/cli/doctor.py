@@ -19,7 +19,7 @@ from rota.cli.output import Column, relative
 from rota.clock import SECOND, Clock, Instant, Millis, SystemClock, format_duration
 from rota.config import Config
 from rota.config.urls import masked, scheme_of
-from rota.errors import RotaError, SchemaMismatch
+from rota.errors import RotaError, RunnerUnavailable, SchemaMismatch
 from rota.stores import open_store
 from rota.stores.base import Instance, Store
 
@@ -61,6 +61,7 @@ async def doctor(cli: Cli) -> None:
         findings += [finding async for finding in _store(config.store_url, config.call_timeout_ms / SECOND)]
         if config.database_url != config.store_url:
             findings.append(await _database(config.database_url, config.call_timeout_ms / SECOND))
+        findings.append(await _agents(config))
     _report(cli, findings)
 
 
@@ -93,6 +94,19 @@ def _config(cli: Cli, config: Config) -> Iterator[Finding]:
     yield Finding("config", "ok", f"{where}; {len(config.tasks)} task types")
     for warning in config.warnings:
         yield Finding("config", "warning", warning)
+
+
+async def _agents(config: Config) -> Finding:
+    """Where they would run. That they do not is no error: not everybody has any."""
+    from rota.agents import AgentSettings
+
+    try:
+        chosen = await asyncio.to_thread(lambda: AgentSettings.of(config).choose())
+    except RunnerUnavailable as error:
+        return Finding("agents", "warning", "no agent runs on this host", str(error))
+    except RotaError as error:
+        return Finding("agents", "error", str(error), "Correct the configuration.")
+    return Finding("agents", "ok", chosen.words)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------

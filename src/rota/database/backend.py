@@ -23,6 +23,7 @@ from rota.database.driver_errors import is_wrong_server
 from rota.database.names import path_of, quoted, without_schema
 from rota.errors import InvalidConfig
 from rota.forking import ClosedForForks, refuse_inherited
+from rota.private_files import prepare_sqlite
 
 __all__ = ["Backend", "backend_for"]
 
@@ -168,6 +169,8 @@ class SqliteBackend(Backend):
         if not self.is_in_memory and not self._path.parent.is_dir():
             raise InvalidConfig(f"The folder of {self.name} does not exist. Create {self._path.parent} first.")
         refuse_inherited(self._path)
+        if not self.is_in_memory:
+            prepare_sqlite(self._path)
 
     def has_changed(self) -> bool:
         # Asked on the writer's own connection, so that its own commits do not count.

@@ -159,8 +159,8 @@ def _furnished(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
         server = {"command": "python3", "args": ["-I", "-S", "-c", _BRIDGE, _socket_in(folder)]}
         config = folder / _CONFIG
         config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
-        config.chmod(0o644)
         line.bind(_socket_in(folder))
+        _hand_over(config, uid, 0o640)
         _hand_over(Path(_socket_in(folder)), uid, 0o660)
         _hand_over(folder, uid, 0o750)
     except BaseException:

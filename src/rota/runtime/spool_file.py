@@ -20,6 +20,7 @@ from rota.clock import Instant
 from rota.core.task import Activity, Identity
 from rota.errors import InvalidConfig, StoreUnavailable
 from rota.forking import ClosedForForks, refuse_inherited
+from rota.private_files import prepare_sqlite
 from rota.stores.batching import Batcher
 
 __all__ = ["MAX_ROWS", "SpoolFile", "SpooledTouch"]
@@ -163,6 +164,7 @@ class SpoolFile:
 
     def _connect(self) -> sqlite3.Connection:
         refuse_inherited(self.path)
+        prepare_sqlite(self.path)
         # Whoever forks closes it, on a thread of its own.
         disk = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
         try:

@@ -8,6 +8,7 @@ user namespace, in which the number of processes counts for this run alone.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -25,13 +26,28 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS: Final = (
     "/etc/alternatives",
     "/etc/ca-certificates",
+    "/etc/crypto-policies",
     "/etc/ld.so.cache",
     "/etc/localtime",
     "/etc/nsswitch.conf",
-    "/etc/pki",
-    "/etc/ssl",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
 )
-NETWORK_SETTINGS: Final = ("/etc/hosts", "/etc/resolv.conf")
+"""What programs look up in `/etc`, piece by piece: private keys lie beside certificates."""
+NETWORK_SETTINGS: Final = (
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+)
 NEEDED: Final = ("bwrap", "prlimit", "setpriv")
 """The programs that build the sandbox; the last two belong to util-linux."""
 # Enough to become another user inside, which gives them up.
@@ -90,8 +106,7 @@ def _mounts(seat: Seat, limits: Limits, program: str) -> Iterator[str]:
             yield from ("--symlink", str(Path(path).readlink()), path)
         elif Path(path).exists():
             yield from ("--ro-bind", path, path)
-    for path in (*SETTINGS, *(NETWORK_SETTINGS if seat.has_network else ())):
-        yield from ("--ro-bind-try", path, path)
+    yield from _settings(seat)
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from ("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
     shown = tuple(dict.fromkeys((*_program_folders(program), *map(str, seat.read_only))))
@@ -102,6 +117,14 @@ def _mounts(seat: Seat, limits: Limits, program: str) -> Iterator[str]:
     # What bwrap itself has made, to hang all this up in, is memory without a limit, and the agent's own without root.
     yield from ("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _settings(seat: Seat) -> Iterator[str]:
+    wanted = (*SETTINGS, *(NETWORK_SETTINGS if seat.has_network else ()))
+    found = [path for path in wanted if os.access(path, os.R_OK)]
+    yield from _ways_to(*found)
+    for path in found:
+        yield from ("--ro-bind-try", path, path)
 
 
 def _ways_to(*paths: str) -> Iterator[str]:

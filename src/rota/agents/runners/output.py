@@ -37,8 +37,9 @@ def is_session_id(text: str) -> bool:
 class AnswerReader:
     """Takes an agent's output line by line; `answer` is what it came to.
 
-    A JSON line with a `status` is the answer (the last one counts), one with `progress` is handed on. If no line is
-    an answer, the whole output may be one JSON object over several lines. With `text` everything else is the result.
+    With `json` a line with a `status` is the answer (the last one counts), one with `progress` is handed on. If no line
+    is an answer, the whole output may be one JSON object over several lines. With `text` the whole output is the result
+    and means nothing else: an agent quotes what it has read, and what it has read may look like an answer.
     """
 
     def __init__(self, spoken: Spoken, on_progress: OnProgress | None = None) -> None:
@@ -50,22 +51,24 @@ class AnswerReader:
 
     def read(self, line: bytes) -> None:
         """One line of the standard output."""
+        if self._spoken == "text":
+            self._keep(line)
+            if line.strip():
+                self._tell(line.decode("utf-8", "replace")[:1_000])
+            return
         said = _object(line)
         if said is not None and "progress" in said and "status" not in said:
             self._tell(said["progress"])
             return
         found = None if said is None else _answer(said)
-        if found is not None:
+        if found is None:
+            self._keep(line)
+        else:
             self._answer = found
-            return
-        self._rest += line
-        self._rest += b"\n"
-        if self._spoken == "text" and line.strip():
-            self._tell(line.decode("utf-8", "replace")[:1_000])
 
     @property
     def has_answered(self) -> bool:
-        """Whether a line was an answer already; another one may follow."""
+        """Whether a line was an answer already; another one may follow. Text is answered by its end alone."""
         return self._answer is not None
 
     def answer(self) -> Answer | None:
@@ -73,11 +76,14 @@ class AnswerReader:
         if self._answer is not None:
             return self._answer
         text = bytes(self._rest).strip()
+        if self._spoken == "text":
+            return Answer("success", result=text.decode("utf-8", "replace"))
         whole = _object(text)
-        found = None if whole is None else _answer(whole)
-        if found is not None or self._spoken == "json":
-            return found
-        return Answer("success", result=text.decode("utf-8", "replace"))
+        return None if whole is None else _answer(whole)
+
+    def _keep(self, line: bytes) -> None:
+        self._rest += line
+        self._rest += b"\n"
 
     def _tell(self, progress: object) -> None:
         if self._on_progress is not None:
