@@ -25,7 +25,7 @@ from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
 from rota.errors import InvalidInput, RotaError
-from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State
+from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State, role_of
 from rota.memory.merging import Merged
 
 __all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark", "cursor_of"]
@@ -55,7 +55,7 @@ _FRESH: Final = (
     .limit(_MOST)
 )
 _LEADERS: Final = (
-    select(table.c.id, table.c.captured_at, _PLACE, table.c.embedding)
+    select(table.c.id, table.c.captured_at, _PLACE, table.c.embedding, table.c.details)
     .where(_OF_OWNER, table.c.leads == 1, table.c.captured_at <= bindparam("last_at"))
     .where(table.c.embedder == bindparam("by_embedder"))
     .order_by(table.c.captured_at.desc(), _PLACE.desc())
@@ -113,6 +113,12 @@ class Vector(msgspec.Struct, frozen=True):
     id: int
     place: tuple[Instant, int]
     embedding: bytes
+    role: str = ""
+
+    @classmethod
+    def of(cls, context: Context) -> Vector:
+        """That of a context, which has one by now."""
+        return cls(context.id, context.place, context.embedding or b"", context.role)
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -273,7 +279,9 @@ class Contexts:
 
         def read(connection: Connection) -> tuple[list[Vector], bool]:
             rows = connection.execute(_LEADERS, asked).all()
-            leaders = [Vector(row[0], (row[1], row[2]), row[3]) for row in reversed(rows)]
+            leaders = [
+                Vector(row[0], (row[1], row[2]), row[3], role_of(msgspec.json.decode(row[4]))) for row in reversed(rows)
+            ]
             return leaders, connection.execute(_ANY_LEADER_AFTER, asked).first() is not None
 
         return await self.database.read(read)
@@ -303,7 +311,9 @@ class Contexts:
 
         return await self.database.write(write)
 
-    async def merge(self, leader: Context, members: Sequence[Context], merged: Merged) -> int:
+    async def merge(
+        self, leader: Context, members: Sequence[Context], merged: Merged, details: Mapping[str, Any]
+    ) -> int:
         """Make one context of a leader and those who joined it: fresh -> merged for each member. The result's id.
 
         If the leader is no result yet, it becomes the first source of a new one. All of it or nothing, and only if the
@@ -311,11 +321,13 @@ class Contexts:
         """
         if any(member.owner != leader.owner for member in members):
             raise AssertionError("contexts of different owners in one group")
+        if any(member.role != leader.role for member in members):
+            raise AssertionError("contexts of different roles in one group")
 
         def write(connection: Connection) -> int:
             self._check_unchanged(connection, leader, members)
             now = self._now(connection)
-            content = _content_of(merged, leader, members, now)
+            content = {**_content_of(merged, leader, members, now), "details": _json(dict(details))}
             if leader.has_compression:
                 result_id = leader.id
                 connection.execute(_CHANGE, {"the_id": leader.id, **content})
@@ -456,7 +468,6 @@ def _result_of(leader: Context) -> dict[str, Any]:
         **_ids_of(leader.owner),
         "kind": leader.kind.value,
         "state": State.KEPT.value,
-        "details": _json(dict(leader.details)),
         "embedder": leader.embedder,
         "embedding": leader.embedding,
         "captured_at": leader.captured_at,

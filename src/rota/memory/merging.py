@@ -14,13 +14,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from rota.memory.context import MAX_KEYWORDS, MAX_TEXT_LENGTH, Context
 
-__all__ = ["Merged", "Merger", "RuleMerger", "merged_keywords", "merged_texts", "sentences_of"]
+__all__ = ["Merged", "Merger", "RuleMerger", "merged_details", "merged_keywords", "merged_texts", "sentences_of"]
 
 _STOPS: Final = ".,;:!\u2026\u3002\uff01\uff0c\u3001\uff1b\uff1a\uff61\u0964\u06d4\u060c\u061b"
 """What may stand behind a word without making it another one. A question mark is none of them."""
@@ -165,6 +165,31 @@ def _words_of(sentence: str) -> tuple[str, ...]:
     """Its words without capitals and stops; signs that make a difference (-5, C#) stay. Stops alone are a word."""
     words = [word.rstrip(_STOPS) for word in unicodedata.normalize("NFC", sentence).casefold().split()]
     return tuple(word for word in words if word) or (sentence,)
+
+
+def merged_details(sources: Sequence[Context]) -> dict[str, Any]:
+    """What the sources' senders said about them: where they agree, that; where they differ, all of it as a list."""
+    given: dict[str, list[Any]] = {}
+    for source in sources:
+        for name, value in source.details.items():
+            given.setdefault(name, []).append(value)
+    return {name: _united(values) for name, values in given.items()}
+
+
+def _united(values: Sequence[Any]) -> Any:
+    """One value of several. A list stands for its items: the result of an earlier merge may have made it."""
+    if len({_key_of(value) for value in values}) == 1:
+        return values[0]
+    items: dict[bytes, Any] = {}
+    for value in values:
+        for item in value if isinstance(value, list) else [value]:
+            items.setdefault(_key_of(item), item)
+    return list(items.values())
+
+
+def _key_of(value: Any) -> bytes:
+    # As JSON: Python takes 1, 1.0 and True for the same.
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def merged_keywords(sources: Sequence[Context]) -> tuple[str, ...]:
