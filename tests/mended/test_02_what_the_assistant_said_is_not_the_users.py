@@ -74,7 +74,7 @@ async def test_no_merger_and_no_caller_can_mix_roles(contexts: Contexts) -> None
     ids = await tell(contexts, (SAID, {"role": "user"}), (SAID, {"role": "assistant"}))
     user, assistant = await contexts.get_many("ada", ids)
     with pytest.raises(AssertionError, match="different roles"):
-        await contexts.merge(user, [assistant], Merged("", SAID, (), 5), {})
+        await contexts.merge(user, [assistant], Merged("", SAID, (), 5), {}, embedder="any", embedding=b"")
 
 
 async def test_a_merged_notes_details_are_those_of_its_sources(contexts: Contexts, clock: FakeClock) -> None:

@@ -211,7 +211,10 @@ class Compression:
         merged = await self._merger.merge([leader, *members])
         if merged is None:
             return None
-        result_id = await self._contexts.merge(leader, members, merged, details)
+        (vector,) = to_bytes(await embedded(self._embedder, [merged.text]))
+        result_id = await self._contexts.merge(
+            leader, members, merged, details, embedder=self._embedder.name, embedding=vector
+        )
         done.substituted += merged.is_substitute
         return result_id
 
