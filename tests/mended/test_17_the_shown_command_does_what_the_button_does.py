@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
+from tests.dashboard.conftest import Watched, settled, signed_in
 from tests.dashboard.conftest import chromium as chromium
-from tests.dashboard.conftest import settled, signed_in
 from tests.dashboard.stage import Stage, staged
 
 from rota import Rota, TaskStatus, TaskType
@@ -140,29 +140,39 @@ async def offered(page: Page) -> list[str]:
     return [text.strip() for text in await buttons.all_inner_texts()]
 
 
-async def test_in_a_browser(chromium: Browser, service: Stage, tmp_path: Path) -> None:
+async def opened(seen: Watched, url: str) -> Page:
+    page = await seen.open()
+    await page.goto(url)
+    await settled(page)
+    return page
+
+
+async def test_a_browser_shows_the_same_command(chromium: Browser, service: Stage, tmp_path: Path) -> None:
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
-        page = await seen.open()
-        await page.goto(service.url + "/tasks?status=failed")
-        await settled(page)
-        assert await offered(page) == ["Redrive", "Purge"]
-        await page.goto(service.url + "/tasks?type=mail")
-        await settled(page)
-        assert len(await offered(page)) == 6
-        await page.get_by_label("Choose a b").check()
-        assert await offered(page) == ["Redrive", "Purge"]
-        await page.get_by_label("Choose it's").check()
+        page = await opened(seen, service.url + "/tasks?status=failed")
+        for key in ("a b", "it's"):
+            await page.get_by_label(f"Choose {key}").check()
         await page.locator("#bulk").get_by_role("button", name="Purge").click()
         await expect(page.locator("#confirm-words")).to_have_text("Purge 2 tasks?")
-        await expect(page.locator("#confirm-yes")).to_have_class("final")
         command = await page.locator("#confirm-note").text_content()
-        await page.screenshot(path=tmp_path / "purge.png")
-        await page.get_by_role("button", name="Keep").click()
-        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
-        await expect(page.locator("#confirm-yes")).to_have_class("primary")
-        await page.get_by_role("button", name="Keep").click()
-        await page.get_by_label("all that match").check()
-        assert len(await offered(page)) == 6
     assert command is not None
     await run(command, tmp_path)
     assert await in_state(service, TaskStatus.FAILED) == set(FAILED) - {"a b", "it's"}
+
+
+async def test_a_browser_offers_what_can_apply_and_marks_what_is_final(chromium: Browser, service: Stage) -> None:
+    async with signed_in(chromium, service, Role.OPERATOR) as seen:
+        page = await opened(seen, service.url + "/tasks?status=failed")
+        assert await offered(page) == ["Redrive", "Purge"]
+        page = await opened(seen, service.url + "/tasks?type=mail")
+        assert len(await offered(page)) == 6
+        await page.get_by_label("Choose a b").check()
+        assert await offered(page) == ["Redrive", "Purge"]
+        for name, look in (("Purge", "final"), ("Redrive", "primary")):
+            await page.locator("#bulk").get_by_role("button", name=name).click()
+            await expect(page.locator("#confirm-yes")).to_have_class(look)
+            await page.get_by_role("button", name="Keep").click()
+        await page.get_by_label("Choose waits").check()
+        assert await offered(page) == ["Pause", "Run now", "Redrive", "Cancel", "Purge"]
+        await page.get_by_label("all that match").check()
+        assert len(await offered(page)) == 6

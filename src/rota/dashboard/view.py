@@ -119,7 +119,7 @@ def _environment() -> Environment:
         key=shown_key,
         written=written,
         typed=typed,
-        offered=offered,
+        offered=offered,  # pyright: ignore[reportArgumentType] -- Jinja types its filters by those that it has
         quoted=shlex.quote,
     )
     environment.globals["count"] = words.count  # pyright: ignore[reportArgumentType] -- Jinja's globals are untyped

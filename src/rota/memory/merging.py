@@ -14,13 +14,22 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
 from rota.memory.context import MAX_KEYWORDS, MAX_TEXT_LENGTH, Context
 
-__all__ = ["Merged", "Merger", "RuleMerger", "merged_details", "merged_keywords", "merged_texts", "sentences_of"]
+__all__ = [
+    "Merged",
+    "Merger",
+    "RuleMerger",
+    "items_of",
+    "merged_details",
+    "merged_keywords",
+    "merged_texts",
+    "sentences_of",
+]
 
 _STOPS: Final = ".,;:!\u2026\u3002\uff01\uff0c\u3001\uff1b\uff1a\uff61\u0964\u06d4\u060c\u061b"
 """What may stand behind a word without making it another one. A question mark is none of them."""
@@ -181,10 +190,14 @@ def _united(values: Sequence[Any]) -> Any:
     if len({_key_of(value) for value in values}) == 1:
         return values[0]
     items: dict[bytes, Any] = {}
-    for value in values:
-        for item in value if isinstance(value, list) else [value]:
-            items.setdefault(_key_of(item), item)
+    for item in (item for value in values for item in items_of(value)):
+        items.setdefault(_key_of(item), item)
     return list(items.values())
+
+
+def items_of(value: Any) -> list[Any]:
+    """The values that a detail stands for: those of a list, or the one that it is."""
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _key_of(value: Any) -> bytes:
