@@ -31,6 +31,7 @@ from rota.cli.target import (
     ask,
     find_task,
     known_type,
+    meant_by,
     name_of,
 )
 from rota.clock import SECOND, Millis, SystemClock, format_duration, from_datetime
@@ -362,10 +363,11 @@ def _refuse_ids(user: str | None, device: str | None, agent: str | None) -> None
 
 
 async def _several(cli: Cli, event: Event, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
-    identities = [Target(name).identity(cli) for name in names]
+    named = [Target(name).identity(cli) for name in names]
     async with cli.desk() as desk:
-        for task_type in dict.fromkeys(identity.task_type for identity in identities):
+        for task_type in dict.fromkeys(identity.task_type for identity in named):
             await known_type(cli, desk.store, task_type)
+        identities = [await meant_by(desk.store, identity) for identity in named]
         await act_on_these(cli, desk, event, identities, yes=yes, dry_run=dry_run)
 
 
