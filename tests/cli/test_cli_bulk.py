@@ -149,3 +149,30 @@ def test_ls_filters_by_what_it_is_not_and_by_a_text(rota: CallRota) -> None:
 
     assert [item["key"] for item in without] == ["m0", "m2", "m3", "m4"]
     assert [item["key"] for item in found] == ["m3", "m4"]
+
+
+def test_several_tasks_are_named_at_once(rota: CallRota) -> None:
+    assert rota("task", "pause", "mail/m1", "report/r", "--dry-run").out.startswith("2 tasks would be paused")
+    assert rota("task", "pause", "mail/m1", "report/r", "mail/m1").out == "2 tasks paused.\n"
+    assert in_state(TaskStatus.PAUSED) == ["mail/m1", "report/r"]
+    said = rota("task", "resume", "mail/m1", "mail/m2", "mail/none", "--json")
+    assert said.json == {"matching": 3, "is_all": True, "changed": 1, "refused": 2}
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (["mail/m1", "m2", "mail/m3"], "'m2' names no task. Write each of several as TYPE/KEY"),
+        (["mail", "m1", "m2"], "'mail' names no task"),
+        (["mail/m1", "m2"], "The key was given twice"),
+        (["mail/m1", "mial/m2"], "mial"),
+        (["mail/m1", "mail/m2", "--user", "ada"], "Leave them out where several are named"),
+        (["mail/m1", "mail/m2", "--all"], "Both 'mail/m1' and --all were given"),
+        (["mail/m1", "mail/m2", "--status", "failed"], "go with --all"),
+    ],
+)
+def test_names_that_cannot_be_meant_change_nothing(rota: CallRota, names: list[str], sentence: str) -> None:
+    said = rota("task", "pause", *names)
+    assert said.code != 0
+    assert sentence in said.err
+    assert in_state(TaskStatus.PAUSED) == []

@@ -98,7 +98,7 @@ async def test_a_compression_that_still_runs_writes_nothing_for_who_is_gone(
     await erase_user(database, "u1")
     assert await contexts.set_watermark(Owner("u1"), await database.now()) is False
     with pytest.raises(Lost):
-        await contexts.merge(leader, [member], merged)
+        await contexts.merge(leader, [member], merged, {}, embedder="any", embedding=b"")
     assert await contexts.keep(Owner("u1"), ids) == 0
     assert set((await rows_of(database, "u1")).values()) == {0}
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rota.cli.invocation import Cli, Desk
 from rota.cli.target import DONE
-from rota.core.task import Event
-from rota.stores.base import TaskQuery
+from rota.core.task import Event, Identity
+from rota.stores.base import MAX_PAGE, TaskQuery
 
 if TYPE_CHECKING:
-    from rota.operator import Counted
+    from rota.operator import Counted, Done
 
-__all__ = ["AllOption", "DryRunOption", "YesOption", "act_on_all", "bound_by", "is_agreed", "is_person"]
+__all__ = [
+    "AllOption",
+    "DryRunOption",
+    "YesOption",
+    "act_on_all",
+    "act_on_these",
+    "ask_these",
+    "bound_by",
+    "is_agreed",
+    "is_person",
+]
 
 AllOption = Annotated[bool, typer.Option("--all", help="Every task that matches the other options.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -35,6 +45,37 @@ _QUESTIONS: Final[Mapping[Event, str]] = {
 async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
     """One of the operator's events on every task that matches; those that are in no state for it are left alone."""
     counted = await desk.operator.count(query)
+    agreed = bound_by(counted, yes=yes)
+    await _act(
+        cli, event, counted, lambda: desk.operator.ask_all(event, query, agreed=agreed), yes=yes, dry_run=dry_run
+    )
+
+
+async def act_on_these(
+    cli: Cli, desk: Desk, event: Event, identities: Sequence[Identity], *, yes: bool, dry_run: bool
+) -> None:
+    """The same on the named tasks and no others; those that are gone, or in no state for it, are left alone."""
+    from rota.operator import Counted
+
+    named = list(dict.fromkeys(identities))
+    counted = Counted(len(named), True)
+    await _act(cli, event, counted, lambda: ask_these(desk, event, named), yes=yes, dry_run=dry_run)
+
+
+async def ask_these(desk: Desk, event: Event, identities: Sequence[Identity]) -> Done:
+    """However many are named, a page at a time."""
+    from rota.operator import Done
+
+    done = Done(0, 0)
+    for start in range(0, len(identities), MAX_PAGE):
+        more = await desk.operator.ask_these(event, list(identities[start : start + MAX_PAGE]))
+        done = Done(done.changed + more.changed, done.refused + more.refused)
+    return done
+
+
+async def _act(
+    cli: Cli, event: Event, counted: Counted, carry_out: Callable[[], Awaitable[Done]], *, yes: bool, dry_run: bool
+) -> None:
     many = _tasks(counted)
     fate = DONE[event]
     asked: dict[str, object] = {"matching": counted.count, "is_all": counted.is_all, "changed": 0, "refused": 0}
@@ -44,7 +85,7 @@ async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, ye
     if counted.count and not is_agreed(_QUESTIONS[event].format(many), yes=yes):
         cli.output.one(asked, "Nothing was changed.")
         return
-    done = await desk.operator.ask_all(event, query, agreed=bound_by(counted, yes=yes))
+    done = await carry_out()
     left = f" {done.refused} left alone: their state does not allow it." if done.refused else ""
     changed = "1 task" if done.changed == 1 else f"{done.changed:,} tasks"
     cli.output.one({**asked, **done._asdict()}, f"{changed} {fate}.{left}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rota.answers import TaskDetails
-from rota.cli.bulk import DryRunOption, YesOption, bound_by, is_agreed
+from rota.cli.bulk import DryRunOption, YesOption, ask_these, bound_by, is_agreed
 from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
@@ -16,7 +16,7 @@ from rota.cli.target import Target, find_task, known_type, name_of
 from rota.core.task import Event, Identity, TaskStatus
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
-from rota.stores.base import DEFAULT_PAGE, MAX_PAGE, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 
 if TYPE_CHECKING:
     from rota.operator import Counted
@@ -141,7 +141,4 @@ async def _carry_out(desk: Desk, event: Event, chosen: TaskQuery | list[Identity
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
     if isinstance(chosen, TaskQuery):
         return (await desk.operator.ask_all(event, chosen, agreed=agreed)).changed
-    changed = 0
-    for start in range(0, len(chosen), MAX_PAGE):
-        changed += (await desk.operator.ask_these(event, chosen[start : start + MAX_PAGE])).changed
-    return changed
+    return (await ask_these(desk, event, chosen)).changed

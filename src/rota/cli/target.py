@@ -28,6 +28,7 @@ __all__ = [
     "bring_built_in",
     "find_task",
     "known_type",
+    "meant_by",
     "name_of",
 ]
 
@@ -83,18 +84,21 @@ def name_of(identity: Identity) -> str:
 async def find_task(cli: Cli, store: Store, target: Target) -> Task:
     """The task that is meant. Unknown: `UnknownTask`, or `UnknownTaskType` if it is the type that nobody knows."""
     identity = target.identity(cli)
-    candidates = [identity]
-    if identity.key == shown_key(GLOBAL_KEY):
-        # The lists show the global key by this name, but a user may have it too: that one goes first.
-        candidates.append(Identity(identity.task_type, GLOBAL_KEY))
-    for task in await store.get(candidates):
-        if task is not None:
-            return task
+    (task,) = await store.get([await meant_by(store, identity)])
+    if task is not None:
+        return task
     await known_type(cli, store, identity.task_type)
     raise UnknownTask(
         f"There is no task {name_of(identity)!r} in {masked(store.url)}."
         f" `rota task ls --type {identity.task_type}` lists those there are."
     )
+
+
+async def meant_by(store: Store, identity: Identity) -> Identity:
+    """The identity itself, or the global task: the lists show its key by a name that a user may have too."""
+    if identity.key == shown_key(GLOBAL_KEY) and (await store.get([identity]))[0] is None:
+        return Identity(identity.task_type, GLOBAL_KEY)
+    return identity
 
 
 async def known_type(cli: Cli, store: Store, name: str, *, register: bool = False) -> TypeRecord:

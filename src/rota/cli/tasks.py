@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from rota.answers import TaskDetails, Touch, Waiting
-from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all
+from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all, act_on_these
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
 from rota.cli.pages import (
@@ -31,6 +31,7 @@ from rota.cli.target import (
     ask,
     find_task,
     known_type,
+    meant_by,
     name_of,
 )
 from rota.clock import SECOND, Millis, SystemClock, format_duration, from_datetime
@@ -60,8 +61,9 @@ StatusOption = Annotated[TaskStatus | None, typer.Option("--status", help="Only 
 WithoutOption = Annotated[TaskStatus | None, typer.Option("--without", help="Only tasks that are not in this state.")]
 OwnerOption = Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")]
 SchedulesOption = Annotated[bool, typer.Option("--schedules", help="Only schedules.")]
-NameArgument = Annotated[
-    str | None, typer.Argument(metavar="[TYPE]", help="The task type, or TYPE/KEY in one word; or use --all.")
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TYPE [KEY] | TYPE/KEY...]", help="One task, or several as TYPE/KEY; or use --all."),
 ]
 
 _COLUMNS: Final = (
@@ -300,8 +302,7 @@ def _acting(event: Event, words: str) -> _Command:
 
     async def act(
         cli: Cli,
-        name: NameArgument = None,
-        key: KeyArgument = None,
+        names: NamesArgument = None,
         user: UserOption = None,
         device: DeviceOption = None,
         agent: AgentOption = None,
@@ -327,24 +328,52 @@ def _acting(event: Event, words: str) -> _Command:
             schedules=schedules,
         )
         if every:
-            _refuse_names(name, device, agent)
+            _refuse_names(names, device, agent)
             await _many(cli, event, query, yes=yes, dry_run=dry_run)
             return
-        if name is None:
+        if not names:
             raise InvalidInput("Which task? Name it as TYPE KEY or TYPE/KEY, or use --all with --type, --status, ...")
-        if query != TaskQuery(user_id=user) or dry_run:
+        is_several = _are_several(names)
+        if query != TaskQuery(user_id=user) or (dry_run and not is_several):
             raise InvalidInput(
                 "--type, --status, --without, --owner, --search, --schedules and --dry-run go with --all. Add it."
             )
-        await _one(cli, event, Target(name, key, user, device, agent))
+        if is_several:
+            _refuse_ids(user, device, agent)
+            await _several(cli, event, names, yes=yes, dry_run=dry_run)
+        else:
+            await _one(cli, event, Target(names[0], names[1] if len(names) > 1 else None, user, device, agent))
 
     act.__doc__ = words
     return act
 
 
-def _refuse_names(name: str | None, device: str | None, agent: str | None) -> None:
-    if name is not None:
-        raise InvalidInput(f"Both {name!r} and --all were given. Name one task, or say which ones by --type TYPE.")
+def _are_several(names: Sequence[str]) -> bool:
+    """Whether more than one task is named. TYPE KEY are two words for one; no type's name has a slash."""
+    if len(names) > 2:
+        odd = next((name for name in names if "/" not in name), None)
+        if odd is not None:
+            raise InvalidInput(f"{odd!r} names no task. Write each of several as TYPE/KEY; nothing was changed.")
+    return len(names) > 1 and all("/" in name for name in names)
+
+
+def _refuse_ids(user: str | None, device: str | None, agent: str | None) -> None:
+    if not user is device is agent is None:
+        raise InvalidInput("--user, --device and --agent name one task. Leave them out where several are named.")
+
+
+async def _several(cli: Cli, event: Event, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
+    named = [Target(name).identity(cli) for name in names]
+    async with cli.desk() as desk:
+        for task_type in dict.fromkeys(identity.task_type for identity in named):
+            await known_type(cli, desk.store, task_type)
+        identities = [await meant_by(desk.store, identity) for identity in named]
+        await act_on_these(cli, desk, event, identities, yes=yes, dry_run=dry_run)
+
+
+def _refuse_names(names: Sequence[str] | None, device: str | None, agent: str | None) -> None:
+    if names:
+        raise InvalidInput(f"Both {names[0]!r} and --all were given. Name one task, or say which ones by --type TYPE.")
     if device is not None or agent is not None:
         raise InvalidInput("--device and --agent name one task. Leave them out with --all.")
 

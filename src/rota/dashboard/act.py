@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from rota.access import Role
 from rota.clock import parse_duration
 from rota.core.task import Event, Identity, TaskStatus
-from rota.dashboard import words
+from rota.dashboard import actions, words
 from rota.dashboard.forms import Form, read_identity
 from rota.dashboard.pages import agents, dead_letters, system
 from rota.dashboard.preferences import COOKIES
@@ -67,7 +67,7 @@ async def _bulk(view: View, form: Form) -> Response:
         return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
     counted = await view.operator.confirm(event, meant, None if expected is None else _whole(expected, "expected"))
     if expected is None:
-        return _ask_first(view, form, event, counted)
+        return await _ask_first(view, form, event, meant, counted)
     if isinstance(meant, TaskQuery):
         done = await view.operator.ask_all(event, meant, agreed=counted)
     else:
@@ -85,12 +85,29 @@ async def _meant(view: View, form: Form) -> TaskQuery | list[Identity]:
     return await dead_letters.identities_of(await view.store(), query, reason)
 
 
-def _ask_first(view: View, form: Form, event: Event, counted: Counted) -> Response:
+async def _ask_first(
+    view: View, form: Form, event: Event, meant: TaskQuery | list[Identity], counted: Counted
+) -> Response:
+    """The question, with the command that does exactly what the button does."""
+    left = 0
+    if isinstance(meant, TaskQuery):
+        command, curl = actions.bulk_command(event, meant), actions.bulk_call(view.origin, event, meant)
+    else:
+        command, curl = actions.named_command(event, meant), actions.named_call(view.origin, event, meant)
+        found = await (await view.store()).get(meant)
+        left = sum(task is None or event not in actions.offered(task) for task in found)
+        if left == len(meant):
+            fate = _DONE.get(event, event.value)
+            return view.back(f"None of the chosen tasks can be {fate}, by their state.", _origin(view, form))
     values = {
         "form": form,
         "event": event,
         "verb": event.value.replace("_", " "),
         "counted": counted,
+        "left": left,
+        "command": command,
+        "curl": curl,
+        "danger": event in actions.DANGEROUS,
         "back": _origin(view, form),
     }
     return view.site.render(view, Page("confirm.html", "Are you sure?", values))

@@ -7,18 +7,33 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rota.api.paths import quote_key
-from rota.core.lifecycle import goes_to
-from rota.core.task import Event, Task, TaskStatus, Want
+from rota.core.lifecycle import TABLE, goes_to
+from rota.core.task import Event, Identity, Task, TaskStatus, Want
 from rota.dashboard.forms import written
 from rota.keys import GLOBAL_KEY
 from rota.stores.base import TaskQuery, TypeRecord
 
-__all__ = ["Action", "bulk_call", "bulk_command", "call", "of_schedule", "of_task", "of_type", "revoke_token"]
+__all__ = [
+    "DANGEROUS",
+    "Action",
+    "applies_to",
+    "bulk_call",
+    "bulk_command",
+    "call",
+    "named_call",
+    "named_command",
+    "of_schedule",
+    "of_task",
+    "of_type",
+    "offered",
+    "revoke_token",
+    "typed",
+]
 
 _LABELS: Final[Mapping[Event, str]] = {
     Event.RUN_NOW: "Run now",
@@ -32,7 +47,8 @@ _QUESTIONS: Final[Mapping[Event, str]] = {
     Event.CANCEL: "Cancel {}? It ends; a running handler is told to stop.",
     Event.PURGE: "Purge {}? It is removed for good.",
 }
-_DANGEROUS: Final = frozenset({Event.CANCEL, Event.PURGE})
+DANGEROUS: Final = frozenset({Event.CANCEL, Event.PURGE})
+"""What nobody can undo: it looks different wherever it is offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +81,17 @@ def call(method: str, url: str, body: str | None = None) -> str:
 
 def of_task(task: Task) -> list[Action]:
     """What can be done to this task as it stands."""
-    return [_on_task(event, task) for event in _LABELS if _is_offered(event, task)]
+    return [_on_task(event, task) for event in offered(task)]
+
+
+def offered(task: Task) -> list[Event]:
+    """The events that can apply to this task as it stands."""
+    return [event for event in _LABELS if _is_offered(event, task)]
+
+
+def applies_to(event: Event, status: TaskStatus | None) -> bool:
+    """Whether an event can apply to tasks of a state; of any state, if none is named."""
+    return status is None or (status in TABLE[event] and not (event is Event.RUN_NOW and status is TaskStatus.FAILED))
 
 
 def of_schedule(task: Task) -> list[Action]:
@@ -98,7 +124,7 @@ def _on_task(event: Event, task: Task) -> Action:
         method="POST",
         url=f"/api/tasks/{task.task_type}/{quote_key(task.key)}/{_word(event)}",
         question=_QUESTIONS[event].format(name) if event in _QUESTIONS else None,
-        danger=event in _DANGEROUS,
+        danger=event in DANGEROUS,
     )
 
 
@@ -172,13 +198,33 @@ def revoke_token(token_id: str, name: str) -> Action:
     )
 
 
+def typed(identity: Identity) -> str:
+    """A task as one word of a command line."""
+    return shlex.quote(f"{identity.task_type}/{identity.key}")
+
+
+def named_command(event: Event, identities: Sequence[Identity]) -> str:
+    """The command that does the same to these tasks and no others."""
+    return " ".join(["rota", "task", _word(event), *map(typed, identities)])
+
+
+def named_call(origin: str, event: Event, identities: Sequence[Identity]) -> str:
+    """The same over HTTP."""
+    named = [{"type": identity.task_type, "key": identity.key} for identity in identities]
+    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(event), "identities": named}))
+
+
 def bulk_command(event: Event, query: TaskQuery) -> str:
     """The command that does the same to everything that matches."""
     words = ["rota", "task", _word(event), "--all"]
+    without = query.without
+    if event is Event.RESUME and query.status is None is without:
+        # Alone it would mean those that are paused, and not those that would be when their run ends.
+        without = TaskStatus.COMPLETED
     for option, value in (
         ("--type", query.task_type),
         ("--status", query.status),
-        ("--without", query.without),
+        ("--without", without),
         ("--user", query.user_id),
         ("--owner", query.owner),
         ("--search", query.search),

@@ -27,7 +27,7 @@ from rota.app import Rota
 from rota.clock import Instant, isoformat
 from rota.core.task import Identity
 from rota.dashboard import words
-from rota.dashboard.actions import Action, call
+from rota.dashboard.actions import Action, call, offered, typed
 from rota.dashboard.assets import Assets
 from rota.dashboard.forms import written
 from rota.dashboard.navigation import PAGES, Entry
@@ -118,6 +118,8 @@ def _environment() -> Environment:
         pretty=words.pretty,
         key=shown_key,
         written=written,
+        typed=typed,
+        offered=offered,  # pyright: ignore[reportArgumentType] -- Jinja types its filters by those that it has
         quoted=shlex.quote,
     )
     environment.globals["count"] = words.count  # pyright: ignore[reportArgumentType] -- Jinja's globals are untyped

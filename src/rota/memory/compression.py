@@ -2,8 +2,9 @@
 
 A run takes an owner's fresh contexts in the order in which they were captured, a chunk at a time. Those captured within
 the last five minutes are left for the next run: a conversation that is still going on is not cut in two. What joins
-what is `grouping`'s rule; each group is one transaction; those that stand for themselves are one more. So a run may be
-broken off anywhere, and what it leaves behind is what a shorter run would have left.
+what is `grouping`'s rule, and nobody's words join another's: what the assistant said is not what the user said. Each
+group is one transaction; those that stand for themselves are one more. So a run may be broken off anywhere, and what it
+leaves behind is what a shorter run would have left.
 
 Two runs at once cannot merge a context twice: a group is written only if all of it is as it was read.
 """
@@ -18,13 +19,14 @@ import msgspec
 import numpy as np
 
 from rota.clock import MINUTE, SECOND, Clock, Instant, Millis
+from rota.codec import to_json
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
-from rota.memory.context import Context, Owner, Scope, State
+from rota.memory.context import MAX_DETAILS_BYTES, Context, Owner, Scope, State
 from rota.memory.contexts import Contexts, Lost, Vector
 from rota.memory.embedding import Embedder
 from rota.memory.grouping import REACH, THRESHOLD, assign, groups
-from rota.memory.merging import Merger
+from rota.memory.merging import Merger, merged_details
 from rota.memory.vectors import from_bytes, to_bytes
 
 __all__ = ["BATCH_SIZE", "SETTLING_MS", "Budget", "Compressed", "Compression", "embedded", "who_joins_whom"]
@@ -202,10 +204,17 @@ class Compression:
         leader, members = found[leader_id], [found[member_id] for member_id in member_ids]
         if any(member.state is not State.FRESH for member in members) or leader.state is State.MERGED:
             raise Lost("Another run has compressed these contexts meanwhile. Look again; nothing was written.")
+        details = merged_details([leader, *members])
+        if len(to_json(details)) > MAX_DETAILS_BYTES:
+            # As with the text: leaving some out would forget where something came from.
+            return None
         merged = await self._merger.merge([leader, *members])
         if merged is None:
             return None
-        result_id = await self._contexts.merge(leader, members, merged)
+        (vector,) = to_bytes(await embedded(self._embedder, [merged.text]))
+        result_id = await self._contexts.merge(
+            leader, members, merged, details, embedder=self._embedder.name, embedding=vector
+        )
         done.substituted += merged.is_substitute
         return result_id
 
@@ -218,9 +227,9 @@ class Compression:
     ) -> list[Vector]:
         """The leaders, with those that the chunk has brought; a result stands where its leader stood."""
         members = {member for group in joins.values() for member in group}
-        new = [Vector(one.id, one.place, one.embedding or b"") for one in chunk if one.id not in members]
+        new = [Vector.of(one) for one in chunk if one.id not in members]
         after = sorted([*leaders, *new], key=lambda vector: vector.place)[-self._reach :]
-        return [Vector(results.get(vector.id, vector.id), vector.place, vector.embedding) for vector in after]
+        return [msgspec.structs.replace(vector, id=results.get(vector.id, vector.id)) for vector in after]
 
 
 def who_joins_whom(
@@ -231,14 +240,16 @@ def who_joins_whom(
     reach: int = REACH,
 ) -> dict[int, list[int]]:
     """The ids of members by the id of their leader, which may be of this chunk itself. Both may come in any order."""
-    fresh = [Vector(context.id, context.place, context.embedding or b"") for context in chunk]
+    fresh = [Vector.of(context) for context in chunk]
     if not fresh:
         return {}
     in_order = sorted([*leaders, *fresh], key=lambda vector: vector.place)
     is_fresh = {vector.id for vector in fresh}
     vectors = from_bytes([vector.embedding for vector in in_order])
     leads = np.array([vector.id not in is_fresh for vector in in_order], dtype=np.bool_)
-    joins = assign(vectors, leads, threshold=threshold, reach=reach)
+    numbers = {role: number for number, role in enumerate({vector.role for vector in in_order})}
+    voices = np.array([numbers[vector.role] for vector in in_order], dtype=np.int64)
+    joins = assign(vectors, leads, voices=voices, threshold=threshold, reach=reach)
     return {in_order[leader].id: [in_order[row].id for row in rows] for leader, rows in groups(joins)}
 
 

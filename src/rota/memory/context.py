@@ -23,6 +23,7 @@ __all__ = [
     "Scope",
     "State",
     "check_text",
+    "role_of",
 ]
 
 MAX_TEXT_LENGTH: Final = 100_000
@@ -151,6 +152,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """Its place in the order. The result of a merge keeps the place of the context that it grew from."""
         return self.captured_at, self.id if self.leader_id is None else self.leader_id
 
+    @property
+    def role(self) -> str:
+        """Who said it, as the sender has it (user, assistant, ...); empty if nobody did: a document, a screenshot."""
+        return role_of(self.details)
+
     def to_dict(self) -> dict[str, object]:
         """For people and programs; the vector stays here."""
         return {
@@ -176,6 +182,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
             "batch_id": self.batch_id,
             "embedder": self.embedder,
         }
+
+
+def role_of(details: Mapping[str, Any]) -> str:
+    """Who said something, by its details."""
+    return str(details.get("role") or "")
 
 
 def check_text(text: str, what: str, *, limit: int = MAX_TEXT_LENGTH) -> str:

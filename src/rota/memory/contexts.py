@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Integer, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Integer, LargeBinary, and_, bindparam, case, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
@@ -25,7 +25,7 @@ from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
 from rota.errors import InvalidInput, RotaError
-from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State
+from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State, role_of
 from rota.memory.merging import Merged
 
 __all__ = ["ContextPage", "Contexts", "Lost", "Vector", "Watermark", "cursor_of"]
@@ -42,7 +42,9 @@ _OF_OWNER: Final = and_(
 _IS_FRESH: Final = table.c.state == State.FRESH
 _IDS: Final = table.c.id.in_(bindparam("ids", expanding=True))
 _PLACE: Final = func.coalesce(table.c.leader_id, table.c.id)
+_LEADING: Final = func.coalesce(table.c.leading_embedding, table.c.embedding)
 _MOST: Final = bindparam("most", type_=Integer)
+_VECTOR: Final[Any] = bindparam("vector", type_=LargeBinary)
 _ADD: Final = table.insert().returning(table.c.id, sort_by_parameter_order=True)
 _SOME: Final = select(table).where(table.c.user_id == bindparam("of_user"), _IDS).order_by(table.c.id)
 _ANY: Final = select(table.c.id).where(_OF_OWNER).limit(1)
@@ -55,7 +57,7 @@ _FRESH: Final = (
     .limit(_MOST)
 )
 _LEADERS: Final = (
-    select(table.c.id, table.c.captured_at, _PLACE, table.c.embedding)
+    select(table.c.id, table.c.captured_at, _PLACE, _LEADING, table.c.details)
     .where(_OF_OWNER, table.c.leads == 1, table.c.captured_at <= bindparam("last_at"))
     .where(table.c.embedder == bindparam("by_embedder"))
     .order_by(table.c.captured_at.desc(), _PLACE.desc())
@@ -70,7 +72,18 @@ _KEEP_APART: Final = _KEEP.values(leads=0)
 _AS_READ: Final[Any] = (
     select(table.c.id, table.c.state, table.c.merge_count).where(_OF_OWNER, _IDS).order_by(table.c.id)
 )
-_CHANGE: Final = table.update().where(table.c.id == bindparam("the_id"))
+# What a result is compared by stays when its text and so its own vector changes, unless it was another embedder's.
+_VECTORS: Final[dict[str, Any]] = {
+    "embedder": bindparam("by_embedder"),
+    "embedding": _VECTOR,
+    "leading_embedding": case(
+        (table.c.has_compression == 0, None), (table.c.embedder == bindparam("by_embedder"), _LEADING), else_=_VECTOR
+    ),
+}
+_SET_VECTOR: Final = (
+    table.update().where(table.c.user_id == bindparam("of_user"), table.c.id == bindparam("the_id")).values(_VECTORS)
+)
+_CHANGE: Final = table.update().where(table.c.id == bindparam("the_id")).values(_VECTORS)
 _ADD_RESULT: Final = table.insert().returning(table.c.id)
 _MERGE_INTO: Final = (
     table.update()
@@ -113,6 +126,12 @@ class Vector(msgspec.Struct, frozen=True):
     id: int
     place: tuple[Instant, int]
     embedding: bytes
+    role: str = ""
+
+    @classmethod
+    def of(cls, context: Context) -> Vector:
+        """That of a context, which has one by now."""
+        return cls(context.id, context.place, context.embedding or b"", context.role)
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -233,8 +252,12 @@ class Contexts:
         return [(row[0], row[1]) for row in rows]
 
     async def stale(self, scope: Scope, embedder: str, *, after: int = 0, limit: int) -> list[Context]:
-        """Live contexts with an id above `after` without a vector, or with that of another embedder; oldest first."""
-        is_stale = or_(table.c.embedder.is_(None), table.c.embedder != embedder)
+        """Live contexts with an id above `after` without a vector, or with that of another embedder; oldest first.
+
+        And results of older versions, which had their leader's vector in place of that of their text.
+        """
+        is_of_leader = and_(table.c.has_compression == 1, table.c.leading_embedding.is_(None))
+        is_stale = or_(table.c.embedder.is_(None), table.c.embedder != embedder, is_of_leader)
         conditions = (_in_scope(scope), table.c.state != State.MERGED, is_stale, table.c.id > after)
         return await self._read_contexts(select(table).where(*conditions).order_by(table.c.id).limit(limit))
 
@@ -273,19 +296,21 @@ class Contexts:
 
         def read(connection: Connection) -> tuple[list[Vector], bool]:
             rows = connection.execute(_LEADERS, asked).all()
-            leaders = [Vector(row[0], (row[1], row[2]), row[3]) for row in reversed(rows)]
+            leaders = [
+                Vector(row[0], (row[1], row[2]), row[3], role_of(msgspec.json.decode(row[4]))) for row in reversed(rows)
+            ]
             return leaders, connection.execute(_ANY_LEADER_AFTER, asked).first() is not None
 
         return await self.database.read(read)
 
     async def set_embeddings(self, user_id: str, embedder: str, embeddings: Sequence[IdAndBytes]) -> None:
         """Write vectors of a user's contexts."""
-
-        mine = and_(table.c.id == bindparam("the_id"), table.c.user_id == user_id)
-        statement = table.update().where(mine).values(embedder=embedder, embedding=bindparam("vector"))
-        rows = [{"the_id": context_id, "vector": embedding} for context_id, embedding in embeddings]
+        rows = [
+            {"of_user": user_id, "the_id": context_id, "by_embedder": embedder, "vector": embedding}
+            for context_id, embedding in embeddings
+        ]
         if rows:
-            await self.database.write(lambda connection: connection.execute(statement, rows))
+            await self.database.write(lambda connection: connection.execute(_SET_VECTOR, rows))
 
     async def keep(self, owner: Owner, ids: Collection[int], *, apart: Collection[int] = ()) -> int:
         """fresh -> kept: they stand for themselves, and others may join those that may be merged at all.
@@ -303,24 +328,38 @@ class Contexts:
 
         return await self.database.write(write)
 
-    async def merge(self, leader: Context, members: Sequence[Context], merged: Merged) -> int:
+    async def merge(
+        self,
+        leader: Context,
+        members: Sequence[Context],
+        merged: Merged,
+        details: Mapping[str, Any],
+        *,
+        embedder: str,
+        embedding: bytes,
+    ) -> int:
         """Make one context of a leader and those who joined it: fresh -> merged for each member. The result's id.
 
         If the leader is no result yet, it becomes the first source of a new one. All of it or nothing, and only if the
         leader and every member are as they were when they were read (else `Lost`). The result has the leader's owner.
+        `embedding` is the vector of the merged text: whoever looks for what a member said finds the result.
         """
         if any(member.owner != leader.owner for member in members):
             raise AssertionError("contexts of different owners in one group")
+        if any(member.role != leader.role for member in members):
+            raise AssertionError("contexts of different roles in one group")
 
         def write(connection: Connection) -> int:
             self._check_unchanged(connection, leader, members)
             now = self._now(connection)
-            content = _content_of(merged, leader, members, now)
+            content = {**_content_of(merged, leader, members, now), "details": _json(dict(details))}
             if leader.has_compression:
                 result_id = leader.id
-                connection.execute(_CHANGE, {"the_id": leader.id, **content})
+                vector = {"by_embedder": embedder, "vector": embedding}
+                connection.execute(_CHANGE, {"the_id": leader.id, **vector, **content})
             else:
-                result_id = connection.execute(_ADD_RESULT, {**_result_of(leader), **content}).scalar_one()
+                vector = {"embedder": embedder, "embedding": embedding}
+                result_id = connection.execute(_ADD_RESULT, {**_result_of(leader), **vector, **content}).scalar_one()
             gone = [member.id for member in members] + ([] if leader.has_compression else [leader.id])
             connection.execute(_MERGE_INTO, {"ids": gone, "into": result_id, "now_at": now})
             return int(result_id)
@@ -456,9 +495,7 @@ def _result_of(leader: Context) -> dict[str, Any]:
         **_ids_of(leader.owner),
         "kind": leader.kind.value,
         "state": State.KEPT.value,
-        "details": _json(dict(leader.details)),
-        "embedder": leader.embedder,
-        "embedding": leader.embedding,
+        "leading_embedding": leader.embedding,
         "captured_at": leader.captured_at,
         "enable_merge": 1,
         "has_compression": 1,

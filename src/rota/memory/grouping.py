@@ -2,7 +2,8 @@
 
 **The rule.** Contexts have an order (when they were captured). Each one joins the most similar of the *leaders* before
 it, if the cosine of the two reaches the threshold; of equally similar ones, the earliest. One that finds no such leader
-leads itself. Only the last `reach` leaders before a context are asked.
+leads itself. Only the last `reach` leaders before a context are asked, and a leader of another voice (somebody else's
+words) is similar to nothing.
 
 What follows from it:
 
@@ -33,18 +34,23 @@ BLOCK: Final = 256
 """How many contexts are compared in one product of matrices."""
 
 _NO_LEADER: Final = -4.0
-"""Added to the cosine with a context that does not lead; no sum with it reaches a threshold."""
+"""Added to the cosine with a context that does not lead, or in its place; no sum with it reaches a threshold."""
 
 
 def assign(
     vectors: Vectors,
     leads: NDArray[np.bool_] | None = None,
     *,
+    voices: NDArray[np.int64] | None = None,
     threshold: float = THRESHOLD,
     reach: int = REACH,
     block: int = BLOCK,
 ) -> NDArray[np.int64]:
-    """For each row, the row of its leader; its own if it leads. `leads` marks those that are known to lead."""
+    """For each row, the row of its leader; its own if it leads.
+
+    `leads` marks those that are known to lead; `voices` numbers who speaks in each row (one and the same, if missing).
+    """
+    voices = np.zeros(len(vectors), dtype=np.int64) if voices is None else voices
     known = np.zeros(len(vectors), dtype=np.bool_) if leads is None else leads
     joins = np.arange(len(vectors), dtype=np.int64)
     is_leader = known.copy()
@@ -54,7 +60,9 @@ def assign(
         first, end = int(rows[0]), int(rows[-1]) + 1
         before = np.flatnonzero(is_leader[:first])[-reach:]
         candidates = np.concatenate([before, np.arange(first, end)])
-        _assign_block(rows, candidates, cosines(vectors[rows], vectors[candidates]), is_leader, joins, threshold, reach)
+        similar = cosines(vectors[rows], vectors[candidates])
+        similar[voices[rows, np.newaxis] != voices[candidates]] = _NO_LEADER
+        _assign_block(rows, candidates, similar, is_leader, joins, threshold, reach)
     return joins
 
 

@@ -1,6 +1,7 @@
 """Refreshing embeddings: contexts without a vector, or with that of an embedder that is no longer used, get a new one.
 
-The vector of a merge's result is that of its own text from then on: what its first source said may be gone.
+Others are compared with a merge's result by the vector of its own text from then on, if that of its first source was
+another embedder's: what it said may be gone.
 """
 
 from __future__ import annotations

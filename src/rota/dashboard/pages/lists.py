@@ -30,6 +30,15 @@ class Bulk(NamedTuple):
     curl: str
 
     @property
+    def named(self) -> str:
+        """How the command begins that does it to the ticked ones, whose names follow."""
+        return actions.named_command(self.event, ())
+
+    @property
+    def danger(self) -> bool:
+        return self.event in actions.DANGEROUS
+
+    @property
     def same(self) -> tuple[str, str]:
         """On the command line, and over HTTP."""
         return self.command, self.curl
@@ -40,6 +49,7 @@ def bulk_of(view: View, events: Iterable[tuple[Event, str]], query: TaskQuery) -
     return [
         Bulk(event, label, actions.bulk_command(event, query), actions.bulk_call(view.origin, event, query))
         for event, label in events
+        if actions.applies_to(event, query.status)
     ]
 
 

@@ -178,10 +178,13 @@ addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
 
 // --- asking before acting --------------------------------------------------------------------------------------------
 
-function confirmed(words, note = "") {
+function confirmed(words, button) {
   const dialog = find("#confirm");
+  const isDangerous = Boolean(button?.classList.contains("danger"));
+  dialog.classList.toggle("danger-ahead", isDangerous);
+  find("#confirm-yes").className = isDangerous ? "final" : "primary";
   find("#confirm-words").textContent = words;
-  find("#confirm-note").textContent = note;
+  find("#confirm-note").textContent = button?.title || "";
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
@@ -219,7 +222,8 @@ async function askHowMany(form, button) {
     return form.submit(); // the next page counts and asks
   }
   const words = `${verb} ${isAll ? "" : "more than "}${count.toLocaleString("en")} ${count === 1 ? "task" : "tasks"}?`;
-  if (!(await confirmed(words, button.title))) return;
+  offer(); // the command of the button is for what is ticked now
+  if (!(await confirmed(words, button))) return;
   hidden(form, "expected", String(count));
   form.submit();
 }
@@ -231,7 +235,7 @@ document.addEventListener("submit", async (event) => {
     await askHowMany(form, event.submitter);
   } else if (form.dataset.confirm) {
     event.preventDefault();
-    if (await confirmed(form.dataset.confirm, event.submitter?.title)) form.submit();
+    if (await confirmed(form.dataset.confirm, event.submitter)) form.submit();
   }
 });
 
@@ -240,6 +244,19 @@ document.addEventListener("submit", async (event) => {
 function countChosen() {
   const words = find("[data-chosen]");
   if (words) words.textContent = chosen().length ? `${chosen().length} chosen` : "";
+  offer();
+}
+
+// Over a list only what can apply to some of the ticked rows is offered, each with the command that does exactly that.
+function offer() {
+  const ticked = chosen();
+  const everything = find('#bulk input[name="scope"]')?.checked;
+  const names = ticked.length ? ticked.map((tick) => tick.dataset.typed).join(" ") : "TYPE/KEY ...";
+  all("#bulk button[name=event]").forEach((button) => {
+    const applies = ticked.some((tick) => tick.dataset.can.split(" ").includes(button.value));
+    button.hidden = !everything && ticked.length > 0 && !applies;
+    button.title = everything ? button.dataset.all : `${button.dataset.named} ${names}`;
+  });
 }
 
 document.addEventListener("change", (event) => {

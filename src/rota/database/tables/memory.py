@@ -29,6 +29,8 @@ contexts = Table(
     # One signed byte a dimension; NULL until it was computed, by the embedder named beside it.
     Column("embedding", LargeBinary),
     Column("embedder", Text),
+    # Of a result: the vector of the context that it grew from, by the same embedder. Later ones are compared with it.
+    Column("leading_embedding", LargeBinary),
     # When it happened, when the database took it, when its content last changed, when compression was done with it.
     Column("created_at", BigInteger, nullable=False),
     Column("captured_at", BigInteger, nullable=False),
