@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -32,6 +32,7 @@ from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.runtime.belonging import Belonging, place_of
 from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
@@ -250,6 +251,14 @@ class TaskScheduler(ITaskScheduler):
         """Who wants to stand around every call that makes work."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
+        self.belonging = Belonging(
+            self._connection.store,
+            self.database,
+            lambda: place_of(self._database_url(self._store_url)),
+            clock=self._clock,
+            call_timeout=self._call_timeout,
+        )
+        """Whether the database of this process is the one that the tasks of memory and agents belong to."""
         self._background = self._make_background()
         self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
@@ -423,6 +432,8 @@ class TaskScheduler(ITaskScheduler):
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         health = self._background.health()
+        if self._background.is_started and self.belonging.reasons:
+            health = replace(health, ok=False, reasons=(*health.reasons, *self.belonging.reasons))
         return health if self._spool is None else self._spool.seen_in(health)
 
     def _can_be_away(self) -> bool:
@@ -457,6 +468,7 @@ class TaskScheduler(ITaskScheduler):
             clock=self._clock,
             ledger=self.ledger,
             observers=self.observers,
+            withheld=None if self._shares_database(store.url) else self.belonging.withheld,
         )
 
     def _refuse_while_running(self, task_type: object) -> None:
@@ -583,6 +595,27 @@ class TaskScheduler(ITaskScheduler):
         if made.is_in_memory:
             self._kept_database = made  # what is in memory would not be found again in another one
         return made
+
+    async def database_of(self, part: str, *, settle: bool = False) -> Database:
+        """The database for what is of a part: memory, agents. `DatabaseElsewhere` if the store's tasks of that part
+        belong to another one; with `settle` they belong to this one from now on, if to none yet."""
+        if self._shares_database(self._store_url):
+            return await self.database()
+        return await self.belonging.check(part, settle=settle)
+
+    def _shares_database(self, store_url: str) -> bool:
+        """Whether there is no question which database belongs to the store: it is the store."""
+        return self._database_url(store_url) == store_url
+
+    async def database_troubles(self) -> list[str]:
+        """Why some of the tasks that this process could run are not run here, as far as that can be known now."""
+        store = self._connection.store()
+        if store is None or self._shares_database(store.url):
+            return []
+        try:
+            return await self.belonging.troubles(store)
+        except StoreUnavailable:
+            return []  # who serves asks again and again
 
     @property
     def _call_timeout(self) -> float:

@@ -179,7 +179,7 @@ class TransactionalStore(Store):
     async def note(self, name: str, value: str, *, replace: bool = False) -> str:
         limits.check_note(name, value)
         known = await self.noted(name)
-        if known == value or (known is not None and not replace):
+        if known is not None and (known == value or not replace):
             return known  # as at most starts: nobody has to wait for one who writes
         return await self._transact(lambda transaction: verbs.note(transaction, name, value, replace=replace))
 
