@@ -37,7 +37,7 @@ from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
 from rota.stores import database_for, open_store, url_of_client
-from rota.stores.base import Counts, Store
+from rota.stores.base import Counts, Store, TypeRecord
 
 if TYPE_CHECKING:
     from rota.database import Database
@@ -262,6 +262,8 @@ class TaskScheduler(ITaskScheduler):
         self._background = self._make_background()
         self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
+        self._off: set[str] = set()
+        """The types that take nothing on, as the store last said."""
         self._is_left_behind = False
         """Whether the store that was given is open in the process that this one was forked from."""
         forget_in_children(self)
@@ -378,7 +380,21 @@ class TaskScheduler(ITaskScheduler):
                 await self._declare_again([activity.task_type])
                 is_declared_again = True
             else:
+                if touched.outcome is TouchOutcome.DISABLED:
+                    self._off.add(activity.task_type)
+                elif self._off and touched.outcome is not TouchOutcome.SPOOLED:
+                    self._off.discard(activity.task_type)
                 return touched
+
+    def _takes(self, task_type: str) -> bool:
+        """Whether a type takes activity on, as far as that is known without the store."""
+        known = self._registry.types.get(task_type) or self._types_elsewhere.get(task_type)
+        return (known is None or known.enabled) and task_type not in self._off
+
+    def _learn(self, records: Collection[TypeRecord]) -> None:
+        """What the store says of types, for when it is away."""
+        self._off -= {record.task_type.name for record in records}
+        self._off |= {record.task_type.name for record in records if not record.accepts}
 
     # --- work claimed by hand ---
 
@@ -543,11 +559,18 @@ class TaskScheduler(ITaskScheduler):
             clock=self._clock,
             call_timeout=self._call_timeout,
             declare_again=self._declare_again,
+            takes=self._takes,
         )
 
     def _ready_store(self) -> Store | None:
         """What `_ready` would give without waiting; None if it would have to wait."""
         return None if self._registry.undeclared else self._connection.store()
+
+    async def hand_over(self) -> None:
+        """Give the store what waits in the spool, or say in the log that it waits on: for a process that is about to
+        end. Closing does so by itself."""
+        if self._spool is not None:
+            await self._spool.hand_over()
 
     async def _finish(self) -> None:
         for finish in self.before_closing:
@@ -556,6 +579,7 @@ class TaskScheduler(ITaskScheduler):
                     await finish()
             except TimeoutError:
                 log.warning("left unfinished", what=getattr(finish, "__qualname__", str(finish)), after=FINISH_SECONDS)
+        await self.hand_over()
 
     async def _release(self) -> None:
         if self._spool is not None:
@@ -641,7 +665,7 @@ class TaskScheduler(ITaskScheduler):
         self._registry.check()
         names, self._registry.undeclared = self._registry.undeclared, set()
         try:
-            await declare(store, [self._registry.types[name] for name in sorted(names)])
+            self._learn(await declare(store, [self._registry.types[name] for name in sorted(names)]))
         except BaseException:
             self._registry.undeclared |= names
             raise
@@ -667,7 +691,9 @@ class TaskScheduler(ITaskScheduler):
         known = self._registry.types.get(task_type) or self._types_elsewhere.get(task_type)
         if known is None:
             store = await self._ready()
-            self._types_elsewhere = {record.task_type.name: record.task_type for record in await store.list_types()}
+            records = await store.list_types()
+            self._learn(records)
+            self._types_elsewhere = {record.task_type.name: record.task_type for record in records}
             known = self._types_elsewhere.get(task_type)
         return known
 
