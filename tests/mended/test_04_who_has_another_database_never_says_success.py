@@ -191,7 +191,7 @@ def test_two_services_in_two_folders(redis_url: str, tmp_path: Path) -> None:
         assert call(one, "memory", "push", "u1", "I love hiking").returncode == 0
         assert REFUSED not in said.read_text()
         with up(other, redis_url) as said_elsewhere:
-            assert f"error: The memory tasks of the store {redis_url}" in said_elsewhere.read_text()
+            assert f"error: The memory tasks of this store {REFUSED}" in said_elsewhere.read_text()
             refused = call(other, "memory", "push", "u2", "I love hiking")
             assert (refused.returncode, REFUSED in refused.stderr) == (3, True)
             healthy, ill = call(one, "doctor"), call(other, "doctor")

@@ -68,13 +68,16 @@ def place_of(url: str) -> str:
 
 
 def refusal(part: str, store: str, here: str, home: Home) -> str:
-    """Why an instance leaves a part alone, and what to do about it: the same words at every face."""
+    """Why an instance leaves a part alone, and what to do about it: the same words at every face.
+
+    The first sentence names no place: anybody may read it, at `/readyz`.
+    """
     return (
-        f"The {part} tasks of the store {masked(store)} belong to another database, {home.place}. This one, {here}, is"
-        f" not it: nothing of {part} runs or is taken on here, or it would find nothing and call that a success."
-        " Let all instances share one database (`database: postgresql://...`), or give this one a store of its own"
-        " (another server, or a prefix: ?prefix=...). If the other database is gone for good, say that it is this one"
-        " now: `rota database adopt`."
+        f"The {part} tasks of this store belong to another database than this instance has. They belong to"
+        f" {home.place}; this is {here}, with the store {masked(store)}. Nothing of {part} is run or taken on here: it"
+        " would find nothing, and call that a success. Let all instances share one database"
+        " (`database: postgresql://...`), or give this one a store of its own (another server, or ?prefix=...). If the"
+        " other database is gone for good, say that it is this one now: `rota database adopt`."
     )
 
 
@@ -183,10 +186,10 @@ class Belonging:
         return Home(self._identity, self._place())
 
     async def _look(self, store: Store, part: str, here: Home, *, settle: bool) -> None:
-        home = await home_of(store, part)
+        home = await within(self._call_timeout, "noted", home_of(store, part))
         # Once a store was emptied whoever has the data is the first again: one that was turned away leaves it to them.
         if home is None and settle and part not in self._elsewhere:
-            home = _read(await store.note(_name(part), str(here)))
+            home = _read(await within(self._call_timeout, "note", store.note(_name(part), str(here))))
         if home is not None or settle:
             self._looked_at[part] = self._clock.monotonic()
         if home is None:

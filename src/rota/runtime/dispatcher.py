@@ -144,7 +144,7 @@ class Dispatcher(Duty[DispatchReport]):
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
         if self._ask_withheld is not None:
-            self._withheld = await within(self._call_timeout, "noted", self._ask_withheld(self._store))
+            self._withheld = await self._ask_withheld(self._store)
         await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
         self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
 

@@ -171,7 +171,7 @@ class Spool:
 
     async def hand_over(self) -> None:
         """Offer what waits once more, for a process that is about to end; or say what is left, and who will send it."""
-        if not self.spooled:
+        if self not in _UNSAID or not self.spooled:
             return
         await self._stop_offering()
         try:
