@@ -371,9 +371,9 @@ class TaskScheduler(ITaskScheduler):
         while True:
             try:
                 if self._spool is not None:
-                    return await self._spool.touch(activity)
-                store = await self._ready()
-                (touched,) = await store.touch([activity])
+                    touched = await self._spool.touch(activity)
+                else:
+                    (touched,) = await (await self._ready()).touch([activity])
             except UnknownTaskType:
                 if is_declared_again or activity.task_type not in self._registry.types:
                     raise

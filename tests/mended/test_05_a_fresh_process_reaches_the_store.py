@@ -190,15 +190,14 @@ def test_eight_fresh_processes_at_once(redis: RedisServer, redis_url: str, path:
     processes = [start(TOUCHES, path.parent, redis_url, f"u{number}", "stop") for number in range(8)]
     said = [process.communicate(timeout=120) for process in processes]
     assert [out.strip() for out, _ in said] == ["True"] * 8, said
-    waiting = int(redis.ask("ZCARD", "scheduler:queue:{work}"))
-    assert (waiting, users_in(path)) == (8, []), said
+    assert (redis.ask("ZCARD", "scheduler:queue:{work}"), users_in(path)) == (8, []), said
 
 
 def test_a_script_without_an_event_loop_that_closes_nothing(redis: RedisServer, redis_url: str, path: Path) -> None:
     out, err = start(WITHOUT_CLOSE, path.parent, redis_url, "u1").communicate(timeout=120)
     assert out.strip() == "True", err
     assert path.exists(), "it was spooled at first"
-    assert (int(redis.ask("ZCARD", "scheduler:queue:{work}")), users_in(path)) == (1, []), err
+    assert (redis.ask("ZCARD", "scheduler:queue:{work}"), users_in(path)) == (1, []), err
 
 
 def test_a_script_that_could_not_hand_over_says_where_it_is(path: Path) -> None:
