@@ -303,13 +303,15 @@ class Rota(TaskScheduler):
             await self._let_go()
 
     async def _let_go(self) -> None:
+        if self._unconnected_blocks and self._connection.loop is None:
+            # Handing the spool over may find the store: then the block holds it by now.
+            await self._finish()
         if not self._unconnected_blocks:
             await self._connection.let_go()
             return
         self._unconnected_blocks -= 1
         if self._connection.loop is None:
             # Never connected: what was spooled stays in the file, for the next process.
-            await self._finish()
             await self._release()
 
     async def run(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - how long stopping may take, not the call

@@ -19,6 +19,7 @@
     ├── WebhookFailed           a webhook was called and did not take it
     └── StoreError
         ├── StoreUnavailable    the store did not answer; nothing is known about the outcome
+        ├── DatabaseElsewhere   what is in the store belongs to another database than this instance's
         └── SchemaMismatch      the store was written by another major version
 
 Every message says what happened, where, and what to do. `code` is stable: the API and the CLI print it, and
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 __all__ = [
     "CountChanged",
+    "DatabaseElsewhere",
     "IllegalTransition",
     "InvalidConfig",
     "InvalidInput",
@@ -171,6 +173,12 @@ class StoreUnavailable(StoreError):
     """The store did not answer in time. Whether the call took effect is not known."""
 
     code = "store_unavailable"
+
+
+class DatabaseElsewhere(StoreError):
+    """The tasks of a part in the store belong to another database than this instance's; nothing was changed."""
+
+    code = "database_elsewhere"
 
 
 class SchemaMismatch(StoreError):

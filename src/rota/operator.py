@@ -18,9 +18,11 @@ from rota.access.audit import Note
 from rota.answers import Receipt, ScheduleInfo, TaskDetails, answered
 from rota.app import Rota
 from rota.clock import Instant
+from rota.config.urls import masked
 from rota.core.outcome import Answer
 from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.errors import CountChanged, InvalidInput, NotAllowed
+from rota.runtime.belonging import PARTS, Home
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
 if TYPE_CHECKING:
@@ -183,6 +185,21 @@ class Operator:
             record = await self._app.override(task_type, changes)
             note.after = record.overrides
         return record
+
+    # --- the database ---
+
+    async def adopt_database(self) -> dict[str, Home]:
+        """The tasks of every part belong to the database of this process from now on; to which ones they belonged."""
+        self._need(Role.ADMIN, "say which database is the right one")
+        store, belonging = await self._store(), self._app.belonging
+        before: dict[str, Home] = {}
+        async with self._recording("database.adopt", masked(self._app.config.database_url)) as note:
+            for part in PARTS:
+                home = await belonging.adopt(store, part)
+                if home is not None:
+                    before[part] = home
+            note.before = {part: home.place for part, home in before.items()}
+        return before
 
     # --- people's data ---
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -32,11 +32,12 @@ from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
+from rota.runtime.belonging import Belonging, place_of
 from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
 from rota.stores import database_for, open_store, url_of_client
-from rota.stores.base import Counts, Store
+from rota.stores.base import Counts, Store, TypeRecord
 
 if TYPE_CHECKING:
     from rota.database import Database
@@ -252,11 +253,21 @@ class TaskScheduler(ITaskScheduler):
         """Who wants to stand around every call that makes work."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
+        self.belonging = Belonging(
+            self._connection.store,
+            self.database,
+            lambda: place_of(self._database_url(self._store_url)),
+            clock=self._clock,
+            call_timeout=self._call_timeout,
+        )
+        """Whether the database of this process is the one that the tasks of memory and agents belong to."""
         self._background = self._make_background()
         self._hands = Hands(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
         self.declares = True
         """Whether the store is told of this process's types. Who serves none of them leaves that to those who do."""
+        self._off: set[str] = set()
+        """The types that take nothing on, as the store last said."""
         self._is_left_behind = False
         """Whether the store that was given is open in the process that this one was forked from."""
         forget_in_children(self)
@@ -365,16 +376,30 @@ class TaskScheduler(ITaskScheduler):
         while True:
             try:
                 if self._spool is not None:
-                    return await self._spool.touch(activity)
-                store = await self._ready()
-                (touched,) = await store.touch([activity])
+                    touched = await self._spool.touch(activity)
+                else:
+                    (touched,) = await (await self._ready()).touch([activity])
             except UnknownTaskType:
                 if is_declared_again or activity.task_type not in self._registry.types:
                     raise
                 await self._declare_again([activity.task_type])
                 is_declared_again = True
             else:
+                if touched.outcome is TouchOutcome.DISABLED:
+                    self._off.add(activity.task_type)
+                elif self._off and touched.outcome is not TouchOutcome.SPOOLED:
+                    self._off.discard(activity.task_type)
                 return touched
+
+    def _takes(self, task_type: str) -> bool:
+        """Whether a type takes activity on, as far as that is known without the store."""
+        known = self._registry.types.get(task_type) or self._types_elsewhere.get(task_type)
+        return (known is None or known.enabled) and task_type not in self._off
+
+    def _learn(self, records: Collection[TypeRecord]) -> None:
+        """What the store says of types, for when it is away."""
+        self._off -= {record.task_type.name for record in records}
+        self._off |= {record.task_type.name for record in records if not record.accepts}
 
     # --- work claimed by hand ---
 
@@ -428,6 +453,8 @@ class TaskScheduler(ITaskScheduler):
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         health = self._background.health()
+        if self._background.is_started and self.belonging.reasons:
+            health = replace(health, ok=False, reasons=(*health.reasons, *self.belonging.reasons))
         return health if self._spool is None else self._spool.seen_in(health)
 
     def _can_be_away(self) -> bool:
@@ -462,6 +489,7 @@ class TaskScheduler(ITaskScheduler):
             clock=self._clock,
             ledger=self.ledger,
             observers=self.observers,
+            withheld=None if self._shares_database(store.url) else self.belonging.withheld,
         )
 
     def _make_background(self) -> Background:
@@ -535,11 +563,18 @@ class TaskScheduler(ITaskScheduler):
             clock=self._clock,
             call_timeout=self._call_timeout,
             declare_again=self._declare_again,
+            takes=self._takes,
         )
 
     def _ready_store(self) -> Store | None:
         """What `_ready` would give without waiting; None if it would have to wait."""
         return None if self._has_news else self._connection.store()
+
+    async def hand_over(self) -> None:
+        """Give the store what waits in the spool, or say in the log that it waits on: for a process that is about to
+        end. Closing does so by itself."""
+        if self._spool is not None:
+            await self._spool.hand_over()
 
     async def _finish(self) -> None:
         for finish in self.before_closing:
@@ -548,6 +583,7 @@ class TaskScheduler(ITaskScheduler):
                     await finish()
             except TimeoutError:
                 log.warning("left unfinished", what=getattr(finish, "__qualname__", str(finish)), after=FINISH_SECONDS)
+        await self.hand_over()
 
     async def _release(self) -> None:
         if self._spool is not None:
@@ -588,6 +624,27 @@ class TaskScheduler(ITaskScheduler):
             self._kept_database = made  # what is in memory would not be found again in another one
         return made
 
+    async def database_of(self, part: str, *, settle: bool = False) -> Database:
+        """The database for what is of a part: memory, agents. `DatabaseElsewhere` if the store's tasks of that part
+        belong to another one; with `settle` they belong to this one from now on, if to none yet."""
+        if self._shares_database(self._store_url):
+            return await self.database()
+        return await self.belonging.check(part, settle=settle)
+
+    def _shares_database(self, store_url: str) -> bool:
+        """Whether there is no question which database belongs to the store: it is the store."""
+        return self._database_url(store_url) == store_url
+
+    async def database_troubles(self) -> list[str]:
+        """Why some of the tasks that this process could run are not run here, as far as that can be known now."""
+        store = self._connection.store()
+        if store is None or self._shares_database(store.url):
+            return []
+        try:
+            return await self.belonging.troubles(store)
+        except StoreUnavailable:
+            return []  # who serves asks again and again
+
     @property
     def _call_timeout(self) -> float:
         return self._config.call_timeout_ms / SECOND
@@ -614,7 +671,7 @@ class TaskScheduler(ITaskScheduler):
         await self._check_followed(store)
         names, self._registry.undeclared = self._registry.undeclared, set()
         try:
-            await declare(store, [self._registry.types[name] for name in sorted(names)])
+            self._learn(await declare(store, [self._registry.types[name] for name in sorted(names)]))
         except BaseException:
             self._registry.undeclared |= names
             raise
@@ -659,7 +716,9 @@ class TaskScheduler(ITaskScheduler):
         known = self._registry.types.get(task_type) or self._types_elsewhere.get(task_type)
         if known is None:
             store = await self._ready()
-            self._types_elsewhere = {record.task_type.name: record.task_type for record in await store.list_types()}
+            records = await store.list_types()
+            self._learn(records)
+            self._types_elsewhere = {record.task_type.name: record.task_type for record in records}
             known = self._types_elsewhere.get(task_type)
         return known
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
+from weakref import WeakSet
 
 from rota.answers import Receipt, Touch
 from rota.connection import Connection
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["SyncRota", "SyncTask"]
 
 T = TypeVar("T")
+
+AT_EXIT_SECONDS: Final = 5.0
+"""How long the end of a process is held up for what waits in the spool, at most."""
 
 
 class SyncRota:
@@ -108,7 +113,16 @@ class SyncRota:
                 thread.end()
                 raise
             self._thread = thread
+            _IN_USE.add(self)
             return thread.loop
+
+    def hand_over(self) -> None:
+        """The process ends, and nobody has closed this: give the store what waits in the spool, or say that it waits
+        on. Nothing else is waited for."""
+        thread = self._thread
+        if thread is not None and self._app.health().spooled:
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._app.hand_over(), thread.loop).result(AT_EXIT_SECONDS)
 
 
 class SyncTask:
@@ -162,3 +176,27 @@ def _refuse_inside_a_loop() -> None:
         "`app.sync` was called in a thread whose event loop is running, and would block it for ever."
         " Await the call instead: `await app.touch(...)`, `await task.schedule(...)`."
     )
+
+
+# --- at the end of the process --------------------------------------------------------------------------------------
+
+_IN_USE: Final[WeakSet[SyncRota]] = WeakSet()
+"""Who has, or had, a thread."""
+
+
+def _hand_over_all() -> None:
+    for sync in list(_IN_USE):
+        sync.hand_over()
+
+
+def _before_threads_end(call: Callable[[], None]) -> None:
+    """`atexit` is too late: by then no pool of threads takes anything any more, and there is no store without one.
+
+    What the pools themselves use for that has no public name. Without it the spool says what is left, and that is all.
+    """
+    register = cast("Callable[[Callable[[], None]], None] | None", getattr(threading, "_register_atexit", None))
+    if register is not None:
+        register(call)
+
+
+_before_threads_end(_hand_over_all)

@@ -12,6 +12,7 @@ from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 from rota.config import Config
 from rota.database import Database
+from rota.runtime.belonging import AGENTS, Belonging
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
@@ -28,6 +29,11 @@ class App(Protocol):
 
     async def database(self) -> Database: ...
 
+    async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
+
+    @property
+    def belonging(self) -> Belonging: ...
+
     @property
     def task(self) -> Callable[..., Any]: ...
 
@@ -42,6 +48,7 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     Without settings those of the app's configuration count.
     """
     agents = _made(app, settings or AgentSettings.of(app.config), webhooks)
+    app.belonging.need(AGENTS, [AGENT, NOTICE])
     app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
     app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
     _INSTALLED[app] = agents
@@ -67,4 +74,4 @@ def _made(app: App, settings: AgentSettings, webhooks: Webhooks | None) -> Agent
         assert found is not None, "agents are used as long as their app is"
         return found
 
-    return Agents(lambda: alive().store(), lambda: alive().database(), settings, webhooks=calls)
+    return Agents(lambda: alive().store(), lambda: alive().database_of(AGENTS), settings, webhooks=calls)

@@ -61,6 +61,8 @@ async def doctor(cli: Cli) -> None:
         findings += [finding async for finding in _store(config.store_url, config.call_timeout_ms / SECOND)]
         if config.database_url != config.store_url:
             findings.append(await _database(config.database_url, config.call_timeout_ms / SECOND))
+            if all(finding.status != "error" for finding in findings):
+                findings += await _belonging(config)
         findings.append(await _agents(config))
     _report(cli, findings)
 
@@ -162,6 +164,44 @@ async def _database(url: str, call_timeout: float) -> Finding:
     await database.close()
     where = "" if database.schema is None else f", in the schema {database.schema}"
     return Finding("database", "ok", f"{masked(url)}{where}")
+
+
+async def _belonging(config: Config) -> list[Finding]:
+    """Whether what the store's tasks are about lies in this database, or in one that others have."""
+    from rota.runtime.belonging import PARTS, home_of, place_of, refusal
+
+    store = open_store(config.store_url, call_timeout=config.call_timeout_ms / SECOND)
+    await store.open()
+    try:
+        homes = {part: home for part in PARTS if (home := await home_of(store, part)) is not None}
+    finally:
+        await store.close()
+    here, identity = place_of(config.database_url), await _identity(config)
+    findings: list[Finding] = []
+    for part, home in homes.items():
+        if home.identity == identity:
+            findings.append(Finding(f"{part} data", "ok", "in this database"))
+            continue
+        # Where there is no database yet nobody serves anything, and this may be any folder.
+        file = sqlite_file(config.database_url)
+        status = "error" if file is None or file.exists() else "warning"
+        advice = refusal(part, config.store_url, here, home)
+        findings.append(Finding(f"{part} data", status, f"in another database: {home.place}", advice))
+    return findings
+
+
+async def _identity(config: Config) -> str | None:
+    file = sqlite_file(config.database_url)
+    if file is not None and not file.exists():
+        return None
+    from rota.database import Database
+
+    database = Database(config.database_url, call_timeout=config.call_timeout_ms / SECOND)
+    await database.open()
+    try:
+        return await database.identity()
+    finally:
+        await database.close()
 
 
 def _schema(store: Store, url: str) -> Finding:

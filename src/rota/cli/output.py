@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,14 @@ class Output:
         if not self.as_json:
             sys.stdout.flush()
             sys.stderr.write(printable_lines(sentence) + "\n")
+
+    def alarm(self, sentence: str) -> None:
+        """What nobody should overlook: as a note, in red where there are colours."""
+        if not self.as_json:
+            has_colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+            red, plain = ("\x1b[1;31m", "\x1b[0m") if has_colours else ("", "")
+            sys.stdout.flush()
+            sys.stderr.write(f"{red}{printable_lines(sentence)}{plain}\n")
 
     def _facts(self, value: Mapping[str, object]) -> None:
         show = _for_people if self.on_terminal else _exact

@@ -10,6 +10,7 @@ import typer
 from rota.cli import (
     agents,
     alerts,
+    database,
     dead_letters,
     demo,
     doctor,
@@ -134,6 +135,10 @@ command(memory_, "ls")(memory.ls)
 command(memory_, "search")(memory.search)
 command(memory_, "compress")(memory.compress)
 command(memory_, "stats")(memory.stats)
+
+database_ = group("database", "The database beside the store: whose it is, and that it is this one now.", root)
+command(database_, "show")(database.show)
+command(database_, "adopt")(database.adopt)
 
 token = group("token", "Access tokens for the service.", root)
 command(token, "add")(tokens.add)

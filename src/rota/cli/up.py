@@ -17,7 +17,7 @@ from rota.cli.collection import begin_collection, no_collection
 from rota.cli.duties import duties_of
 from rota.cli.invocation import Cli, program_name, sqlite_file
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
-from rota.cli.workers import check_may_work
+from rota.cli.workers import check_may_work, tell_of_database
 from rota.config import Config
 from rota.config.urls import masked
 
@@ -99,6 +99,7 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
         await app.store()  # without it nothing can be served, and nothing is to be left behind
         if is_public:
             check_bind(listener.host, await has_tokens(app))
+        await tell_of_database(cli, app)
         secret = None if is_public else await ensure_first_token(app, token_file(config))
         await serve(
             service,

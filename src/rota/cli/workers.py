@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,10 @@ from rota.config import Config
 from rota.config.urls import masked
 from rota.errors import InvalidConfig, InvalidInput
 
-__all__ = ["check_may_work", "worker"]
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+__all__ = ["check_may_work", "tell_of_database", "worker"]
 
 
 async def worker(
@@ -40,9 +43,17 @@ async def worker(
     cli.warn(rota.config)
     at_once = f"{rota.config.max_concurrent} tasks at once"
     cli.output.note(f"Serving {masked(rota.config.store_url)}, {at_once}. Ctrl-C stops it.")
-    async with rota, beside(await duties_of(rota) if alerts else ()):
-        await rota.run()
+    async with rota:
+        await tell_of_database(cli, rota)
+        async with beside(await duties_of(rota) if alerts else ()):
+            await rota.run()
     cli.output.note("Stopped. Nothing was left running.")
+
+
+async def tell_of_database(cli: Cli, app: Rota) -> None:
+    """Say before anything else what a process will not do, because its database is not the one that is meant."""
+    for sentence in await app.database_troubles():
+        cli.output.alarm(f"error: {sentence}")
 
 
 def check_may_work(config: Config) -> None:

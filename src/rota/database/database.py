@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rota.call_timeout import seconds_of
@@ -22,6 +22,7 @@ from rota.clock import Clock, Instant
 from rota.database.backend import Backend, backend_for
 from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.schema import is_current, prepare
+from rota.database.tables.tasks import meta
 from rota.errors import StoreError, StoreUnavailable
 
 __all__ = ["Conflict", "Database"]
@@ -34,6 +35,8 @@ instance. A SQLite file that another process upgrades is refused as locked, a li
 then."""
 CONFLICT_TRIES = 8
 """How often a transaction that lost a race with another is run again before the caller is told."""
+
+_IDENTITY = select(meta.c.value).where(meta.c.name == "identity")
 
 
 class Conflict(Exception):
@@ -156,6 +159,22 @@ class Database:
     async def now(self) -> Instant:
         """The database's clock."""
         return await self.write(self.backend.dialect.now)
+
+    async def identity(self) -> str | None:
+        """What tells it from every other database; None if nobody has asked for that yet."""
+        return await self.read(lambda connection: connection.execute(_IDENTITY).scalar())
+
+    async def identify(self, first: str) -> str:
+        """The same, made to be `first` if there is none: made once, it is kept as long as the data is."""
+
+        def write(connection: Connection) -> str:
+            self.backend.dialect.lock_names(connection, ["identity"])
+            known = connection.execute(_IDENTITY).scalar()
+            if known is None:
+                connection.execute(meta.insert(), {"name": "identity", "value": first})
+            return known or first
+
+        return await self.identity() or await self.write(write)
 
     async def has_changed(self) -> bool:
         """Whether another process has written since the last look."""

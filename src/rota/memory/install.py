@@ -24,6 +24,7 @@ from rota.memory.llm import LlmMerger
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merger, RuleMerger
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
+from rota.runtime.belonging import MEMORY, Belonging
 
 __all__ = ["App", "install_memory", "memory_of", "touched_types"]
 
@@ -45,6 +46,11 @@ class App(Protocol):
 
     async def database(self) -> Database: ...
 
+    async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
+
+    @property
+    def belonging(self) -> Belonging: ...
+
     async def touch(
         self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
     ) -> object: ...
@@ -59,6 +65,7 @@ def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger
     memory = _INSTALLED[app] = _made(app, app.config, embedder, merger)
     interval_ms = _effective(app.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
+    app.belonging.need(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
     for task_type in MEMORY_TYPES:
         _declare(app, task_type, handlers[task_type.name])
     return memory
@@ -99,6 +106,7 @@ def _made(app: App, config: Config, embedder: Embedder | None, merger: Merger | 
         merger=merger or _merger_for(config),
         settings=_settings_for(config),
         keys=config.user_key,
+        changing=lambda: alive().database_of(MEMORY, settle=True),
     )
     # What was captured is answered for; the scheduler hears of it before the app lets go of its store.
     app.before_closing.append(memory.drain)

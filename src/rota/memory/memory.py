@@ -73,7 +73,8 @@ class Memory:
     """The memories of one application.
 
     `database` gives the open database; `touch` tells the scheduler that a user was active (`Rota.touch`), for each of
-    `task_types()`. `keys` says which ids make up a user's key, and so what one task stands for.
+    `task_types()`. `keys` says which ids make up a user's key, and so what one task stands for. `changing` gives the
+    database for captures and upkeep, or refuses where they would be lost on everybody: looking is harmless.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class Memory:
         settings: MemorySettings | None = None,
         keys: UserKeyConfig | None = None,
         clock: Clock | None = None,
+        changing: Callable[[], Awaitable[Database]] | None = None,
     ) -> None:
         self._database = database
+        self._changing = changing or database
         self.embedder: Embedder = embedder or HashingEmbedder()
         self._merger: Merger = merger or RuleMerger()
         self.settings = settings or MemorySettings()
@@ -116,7 +119,7 @@ class Memory:
         await self._touches.drain()
 
     async def _capture(self) -> Capture:
-        contexts, anonymous = await self.contexts(), self.settings.anonymous
+        contexts, anonymous = Contexts(await self._changing()), self.settings.anonymous
         return Capture(contexts, self.embedder, self._touches, anonymous=anonymous, keys=self._keys)
 
     # --- looking ---
@@ -163,7 +166,7 @@ class Memory:
         """Compress what has settled."""
         settings = self.settings
         compression = Compression(
-            await self.contexts(),
+            Contexts(await self._changing()),
             self.embedder,
             self._merger,
             threshold=settings.threshold,

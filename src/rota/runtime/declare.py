@@ -15,7 +15,7 @@ from rota.core.task import Change, Identity, NewTask, Task, policy_of
 from rota.core.task_type import TaskType, TriggerMode
 from rota.keys import GLOBAL_KEY
 from rota.logs import get_logger
-from rota.stores.base import Store
+from rota.stores.base import Store, TypeRecord
 from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger, encode_trigger
 
 __all__ = ["declare", "differences", "tell_of_another"]
@@ -25,8 +25,11 @@ _ON_A_GRID = (TriggerMode.PERIODIC, TriggerMode.INTERVAL)
 log = get_logger("rota.declare")
 
 
-async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | None = None) -> None:
-    """Register the types, and bring the recurring ones' records up to date. Disabled types stay as they are."""
+async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | None = None) -> list[TypeRecord]:
+    """Register the types, and bring the recurring ones' records up to date. Disabled types stay as they are.
+
+    How the store has them now.
+    """
     wanted = list(types)
     known = {record.task_type.name: record.task_type for record in await store.list_types()} if wanted else {}
     records = await store.put_types(wanted)
@@ -45,6 +48,7 @@ async def declare(store: Store, types: Iterable[TaskType], *, now: Instant | Non
     await store.end(over, now=now)
     for made in new:
         log.info("schedule", task_type=made.task_type, key=made.key)
+    return records
 
 
 def differences(one: TaskType, other: TaskType) -> dict[str, tuple[object, object]]:

@@ -7,7 +7,7 @@ time. The check interval is only the safety net.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from rota.call_timeout import seconds_of
@@ -24,7 +24,10 @@ from rota.runtime.share import Lane, share
 from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
 
-__all__ = ["DispatchReport", "Dispatcher", "Slots"]
+__all__ = ["DispatchReport", "Dispatcher", "Slots", "Withheld"]
+
+Withheld = Callable[[Store], Awaitable[frozenset[str]]]
+"""The types that have a handler here and are not to be run here all the same, as things are now."""
 
 QUIET_SECONDS = 0.1
 """For so long after a type had nothing due, types that do have work go first."""
@@ -72,6 +75,7 @@ class Dispatcher(Duty[DispatchReport]):
         pulse: Pulse,
         chance: Callable[[], float],
         call_timeout: float | None = None,
+        withheld: Withheld | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
@@ -85,6 +89,8 @@ class Dispatcher(Duty[DispatchReport]):
         self._call_timeout = seconds_of(call_timeout)
         self._names: list[str] = []
         self._limits: dict[str, int] = {}
+        self._ask_withheld = withheld
+        self._withheld: frozenset[str] = frozenset()
         self._look_again_at = clock.monotonic()
         self._turn = 0
         self._quiet_until: dict[str, float] = {}
@@ -98,7 +104,7 @@ class Dispatcher(Duty[DispatchReport]):
     @property
     def names(self) -> tuple[str, ...]:
         """The types that are claimed."""
-        return tuple(self._names)
+        return tuple(name for name in self._names if name not in self._withheld)
 
     def poke(self) -> None:
         """Something became due earlier than was known: whoever was quiet may have work now."""
@@ -138,7 +144,8 @@ class Dispatcher(Duty[DispatchReport]):
         return report
 
     async def _look_at_types(self) -> None:
-        """An operator may have set another concurrency, or emptied the store: it looks once per check interval."""
+        """An operator may have set another concurrency, or emptied the store, or said where the data is: it looks once
+        per check interval."""
         if not self._names or self._clock.monotonic() < self._look_again_at:
             return
         known = set[str]()
@@ -148,6 +155,8 @@ class Dispatcher(Duty[DispatchReport]):
             self._compare(record.task_type)
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
+        if self._ask_withheld is not None:
+            self._withheld = await self._ask_withheld(self._store)
         await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
         self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
 
@@ -250,7 +259,7 @@ class Dispatcher(Duty[DispatchReport]):
         lanes: list[Lane] = []
         for name in self._names[start:] + self._names[:start]:
             # Past the limit of handlers left behind, those that cannot be ended are not started any more.
-            if name in satisfied or (too_many and self._handlers[name].kind == "thread"):
+            if name in satisfied or name in self._withheld or (too_many and self._handlers[name].kind == "thread"):
                 continue
             running = self._executor.per_type[name]
             room = self._limits[name] - running

@@ -1,12 +1,15 @@
 """The spool: while the store is away, touches wait on this host's disk, and are offered when it is back.
 
-A touch that the store does not answer within 250 ms is written to the spool's file and answered `spooled`. From then on
-touches go there at once, until the store has answered an offer. Nothing is run here, so nothing can run twice:
+A touch that the store does not answer within 250 ms is written to the spool's file and answered `spooled`; connecting,
+which takes a fresh process longer than that, has the time of a call. From then on touches go there at once, until the
+store has answered an offer. Nothing is run here, so nothing can run twice:
 
 - An offer says when the user was last active. The store answers `coalesced` if that lies before the identity's last
   claim: whatever ran meanwhile has dealt with it. So a touch whose reply was lost, or an offer that is made twice,
   makes no second task.
 - A row is removed only after the store has answered for it, and only if it was not touched again meanwhile.
+
+A process that ends hands over what waits, or says where it waits and who will send it.
 
 Times in the file are this host's. They are moved to the store's clock when they are offered, since that one rules.
 """
@@ -14,11 +17,14 @@ Times in the file are this host's. They are moved to the store's clock when they
 from __future__ import annotations
 
 import asyncio
+import atexit
 import dataclasses
+import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -39,7 +45,9 @@ from rota.stores.limits import check_activity
 __all__ = ["PATIENCE", "PERIOD_SECONDS", "Offered", "Offerer", "Spool", "spool_at"]
 
 PATIENCE: Final = 0.25
-"""Seconds that a touch waits for the store."""
+"""Seconds that a touch waits for the store, once that is connected."""
+HAND_OVER_SECONDS: Final = 2.0
+"""How long a process that ends tries to hand over what waits."""
 PERIOD_SECONDS: Final = 5.0
 """How often an idle process looks whether another one has left something in the file."""
 PAGE: Final = 200
@@ -52,6 +60,8 @@ Ready = Callable[[], Awaitable[Store]]
 """The store, connected first if need be."""
 DeclareAgain = Callable[[Collection[str]], Awaitable[bool]]
 """Tells a store that was emptied of types with these names; whether there were any to tell of."""
+Takes = Callable[[str], bool]
+"""Whether a type takes activity on, as far as that is known without the store."""
 
 
 class Offered(NamedTuple):
@@ -70,10 +80,13 @@ def spool_at(
     clock: Clock,
     call_timeout: float | None = None,
     declare_again: DeclareAgain | None = None,
+    takes: Takes | None = None,
 ) -> Spool:
     """The spool in a file, for the store of a URL."""
     file = SpoolFile(Path(path), _place(store_url))
-    return Spool(file, connected, ready, clock=clock, call_timeout=call_timeout, declare_again=declare_again)
+    return Spool(
+        file, connected, ready, clock=clock, call_timeout=call_timeout, declare_again=declare_again, takes=takes
+    )
 
 
 def _place(url: str) -> str:
@@ -97,6 +110,7 @@ class Spool:
         patience: float = PATIENCE,
         call_timeout: float | None = None,
         declare_again: DeclareAgain | None = None,
+        takes: Takes | None = None,
     ) -> None:
         self.last_offered_at: Instant | None = None
         """When the store last answered for a row."""
@@ -108,11 +122,13 @@ class Spool:
         self._patience = patience
         self._call_timeout = seconds_of(call_timeout)
         self._declare_again = declare_again
+        self._takes = takes
+        self._process = os.getpid()
         self._away: str | None = None
         self._full: str | None = None
         self._refused: str | None = None
         self._objection: str | None = None
-        self._calls: set[asyncio.Task[Touched]] = set()
+        self._calls: set[asyncio.Task[Store]] = set()
         self._offerer: Offerer | None = None
         self._offering: asyncio.Task[None] | None = None
 
@@ -153,15 +169,42 @@ class Spool:
             self._offerer = Offerer(self, pulse=Pulse(self._clock), chance=self._chance)
             self._offering = asyncio.get_running_loop().create_task(self._offerer.run(), name="rota-spool")
 
+    async def hand_over(self) -> None:
+        """Offer what waits once more, for a process that is about to end; or say what is left, and who will send it."""
+        if self not in _UNSAID or not self.spooled:
+            return
+        await self._stop_offering()
+        try:
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                await self.offer()
+        except (RotaError, TimeoutError) as error:
+            log.info("spool not offered", error=str(error) or f"no answer within {HAND_OVER_SECONDS:g} s")
+        self.say_what_is_left()
+
+    def say_what_is_left(self) -> None:
+        """To the log: whoever was told `spooled` counts on somebody to send it. Once, and not in a forked child."""
+        _UNSAID.discard(self)
+        if self.spooled and self._process == os.getpid():
+            log.warning(
+                "touches left in the spool",
+                users=self.spooled,
+                spool=str(self._file.path.absolute()),
+                advice="They are on the disk. The next process that uses this spool and this store sends them.",
+            )
+
     async def close(self) -> None:
         """Stop offering and let go of the file. What waits there is offered by the next process, or after a start."""
+        _UNSAID.discard(self)
+        await self._stop_offering()
+        await self._file.close()
+
+    async def _stop_offering(self) -> None:
         offering, self._offering = self._offering, None
         tasks = [*self._calls, *([] if offering is None else [offering])]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._file.close()
 
     # --- touches ---
 
@@ -175,29 +218,37 @@ class Spool:
         return await self._keep(activity)
 
     async def _send(self, activity: Activity) -> Touched:
-        store = self._connected()
-        if store is not None:
-            # The group that it has joined goes on without it: giving up here cancels nothing.
-            return (await within(self._patience, "touch", store.touch([activity])))[0]
-        call = asyncio.get_running_loop().create_task(self._connect_and_send(activity))
+        store = self._connected() or await self._connect()
+        # The group that it has joined goes on without it: giving up here cancels nothing.
+        return (await within(self._patience, "touch", store.touch([activity])))[0]
+
+    async def _connect(self) -> Store:
+        """The store, connected within the time of a call. It goes on connecting when that is over."""
+        call = asyncio.get_running_loop().create_task(self._open())
         self._calls.add(call)
         call.add_done_callback(self._call_is_done)
-        await asyncio.wait([call], timeout=self._patience)
+        await asyncio.wait([call], timeout=self._call_timeout)
         if not call.done():
-            raise StoreUnavailable(f"The store did not answer within {self._patience:g} s. Check that it is up.")
+            raise StoreUnavailable(
+                f"The store could not be connected within {self._call_timeout:g} s. Check that it is up."
+            )
         return call.result()
 
-    async def _connect_and_send(self, activity: Activity) -> Touched:
-        store = await self._ready()
-        return (await store.touch([activity]))[0]
+    async def _open(self) -> Store:
+        return await self._ready()
 
-    def _call_is_done(self, call: asyncio.Task[Touched]) -> None:
+    def _call_is_done(self, call: asyncio.Task[Store]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # looked at: the caller was answered long ago
 
     async def _keep(self, activity: Activity) -> Touched:
         check_activity(activity)
+        if self._takes is not None and not self._takes(activity.task_type):
+            # The store would answer the same, later, when whoever was told `spooled` is gone.
+            self._ask_again()
+            return Touched(TouchOutcome.DISABLED, None, 0)
+        _UNSAID.add(self)
         try:
             await self._file.put(activity, self._clock.now())
         except StoreUnavailable as error:
@@ -326,3 +377,15 @@ class Offerer(Duty[Offered]):
 
     def pause_after(self, report: Offered) -> float:
         return PERIOD_SECONDS
+
+
+_UNSAID: Final[WeakSet[Spool]] = WeakSet()
+"""The spools that took something and were not closed: of what is left there nobody has heard."""
+
+
+def _at_exit() -> None:
+    for spool in list(_UNSAID):
+        spool.say_what_is_left()
+
+
+atexit.register(_at_exit)

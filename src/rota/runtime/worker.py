@@ -18,7 +18,7 @@ from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
 from rota.runtime.deadline import within
-from rota.runtime.dispatcher import Dispatcher, Slots
+from rota.runtime.dispatcher import Dispatcher, Slots, Withheld
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Health, Pulse
@@ -73,6 +73,7 @@ class Worker:
         instance: str | None = None,
         ledger: Ledger | None = None,
         observers: Sequence[Observer] = (),
+        withheld: Withheld | None = None,
     ) -> None:
         _check(handlers, types)
         settings = settings or WorkerSettings()
@@ -113,6 +114,7 @@ class Worker:
             pulse=pulse,
             chance=chance,
             call_timeout=patience,
+            withheld=withheld,
         )
         self._listener = Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience)
         self._sweeper = Sweeper(

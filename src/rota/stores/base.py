@@ -378,6 +378,20 @@ class Store(ABC):
         cannot be: `InvalidInput`.
         """
 
+    # --- what all instances must agree on ---
+
+    @abstractmethod
+    async def note(self, name: str, value: str, *, replace: bool = False) -> str:
+        """Remember a short text under a name; the one that counts from now on.
+
+        The first one wins, and whoever comes later is told of it; with `replace` the new one counts. It is kept for as
+        long as the store is, and gone with it.
+        """
+
+    @abstractmethod
+    async def noted(self, name: str) -> str | None:
+        """What is remembered under a name; None if nothing is."""
+
     # --- making work ---
 
     @abstractmethod

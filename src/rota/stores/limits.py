@@ -25,6 +25,7 @@ __all__ = [
     "check_find",
     "check_identity",
     "check_new",
+    "check_note",
     "check_overrides",
     "check_page",
     "check_renewal",
@@ -116,6 +117,13 @@ def check_overrides(changes: Mapping[str, object]) -> dict[str, object]:
 
 
 _LIMITS = ("concurrency", "max_pending", "rate_limit")
+
+
+def check_note(name: str, value: str) -> None:
+    if not name or not value:
+        raise InvalidInput(f"The note {name[:40]!r} has no name or no text. Give both.")
+    _check_short("name", name)
+    _check_text("text", value)
 
 
 def check_user(user_id: str) -> None:

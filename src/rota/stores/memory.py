@@ -122,6 +122,7 @@ class MemoryTransaction:
         self.run_log: list[RunRecord] = []
         self.counters: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._types: dict[str, TypeRecord] = {}
+        self._notes: dict[str, str] = {}
         self._buckets: dict[str, Bucket] = {}
         self._completions: list[Completion] = []
         self._arrived: defaultdict[Identity, set[str]] = defaultdict(set)
@@ -252,6 +253,13 @@ class MemoryTransaction:
 
     def put_type(self, record: TypeRecord) -> None:
         self._types = {**self._types, record.task_type.name: record}
+
+    def note(self, name: str, value: str, *, replace: bool) -> None:
+        if replace or name not in self._notes:
+            self._notes[name] = value
+
+    def noted(self, name: str) -> str | None:
+        return self._notes.get(name)
 
     def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> range:
         last = token.last_before(self._last_token, token.floor_at(now), token.spread_of(claim_id))

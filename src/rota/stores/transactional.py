@@ -174,6 +174,18 @@ class TransactionalStore(Store):
         await self._check_types([name])
         return await self._work(lambda work: verbs.override_type(work, name, checked))
 
+    # --- what all instances must agree on ---
+
+    async def note(self, name: str, value: str, *, replace: bool = False) -> str:
+        limits.check_note(name, value)
+        known = await self.noted(name)
+        if known is not None and (known == value or not replace):
+            return known  # as at most starts: nobody has to wait for one who writes
+        return await self._transact(lambda transaction: verbs.note(transaction, name, value, replace=replace))
+
+    async def noted(self, name: str) -> str | None:
+        return await self._transact(lambda transaction: transaction.noted(name))
+
     # --- making work ---
 
     async def schedule(self, tasks: Sequence[NewTask], *, now: Instant | None = None) -> list[Scheduled]:

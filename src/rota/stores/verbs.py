@@ -48,7 +48,7 @@ from rota.stores.base import (
     Tick,
     TypeRecord,
 )
-from rota.stores.transaction import Completion
+from rota.stores.transaction import Completion, Transaction
 from rota.stores.work import Work
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "export",
     "export_user",
     "is_put",
+    "note",
     "override_type",
     "prune",
     "pump",
@@ -117,6 +118,14 @@ def override_type(work: Work, name: str, changes: Mapping[str, object]) -> TypeR
         # What was held back, or limited more tightly, may start now.
         work.earliest_due_at = work.now
     return record
+
+
+def note(transaction: Transaction, name: str, value: str, *, replace: bool) -> str:
+    """What is remembered under the name by now."""
+    transaction.note(name, value, replace=replace)
+    noted = transaction.noted(name)
+    assert noted is not None, f"{name!r} was noted in this very step"
+    return noted
 
 
 # --- making work ----------------------------------------------------------------------------------------------------

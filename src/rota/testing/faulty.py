@@ -181,6 +181,12 @@ class FaultyStore(Store):
     async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
         return await self._do("override_type", lambda: self.store.override_type(name, changes))
 
+    async def note(self, name: str, value: str, *, replace: bool = False) -> str:
+        return await self._do("note", lambda: self.store.note(name, value, replace=replace))
+
+    async def noted(self, name: str) -> str | None:
+        return await self._do("noted", lambda: self.store.noted(name))
+
     async def schedule(self, tasks: Sequence[NewTask], *, now: Instant | None = None) -> list[Scheduled]:
         return await self._do("schedule", lambda: self.store.schedule(tasks, now=now))
 

@@ -31,7 +31,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     counts:{}                        hash     kept counters
     slices:{}:<span>                 zset     what ran in each minute or hour (JSON), by its start
     bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
-    instances, meta                  hash     incarnations; the schema's version, and which indexes are complete
+    instances, meta                  hash     incarnations; the schema's version, which indexes are complete, the notes
     erasures                         hash     the tombstones of users who are being erased, by user_id
     turn:<duty>:<indexes>            string   whose turn a duty of many instances is, with a TTL
     absent:{}                        -        never there: see `declared`

@@ -68,6 +68,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Verb = Callable[[Work, list[Item]], list[Result]]
 
+_NOTE = "note:"
+"""What the fields of notes begin with."""
 SCHEMA = 1
 """The major version of the layout: a store that was written by a newer one is not opened."""
 
@@ -335,6 +337,17 @@ class RedisStore(TransactionalStore):
         checked = limits.check_overrides(changes)
         await self._check_types([name])
         return await self.work_on(name, lambda work: verbs.override_type(work, name, checked))
+
+    # --- what all instances must agree on ---
+
+    async def note(self, name: str, value: str, *, replace: bool = False) -> str:
+        limits.check_note(name, value)
+        await self._server.command("HSET" if replace else "HSETNX", self._keys.meta, f"{_NOTE}{name}", value)
+        return await self.noted(name) or value
+
+    async def noted(self, name: str) -> str | None:
+        found: bytes | None = await self._server.command("HGET", self._keys.meta, f"{_NOTE}{name}")
+        return None if found is None else found.decode()
 
     # --- running it ---
 

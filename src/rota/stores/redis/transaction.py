@@ -328,6 +328,12 @@ class RedisTransaction:
         if known is None or known.overrides != record.overrides:
             self._commands.append(["HSET", key, "overrides", msgspec.json.encode(record.overrides).decode()])
 
+    def note(self, name: str, value: str, *, replace: bool) -> None:
+        raise NotImplementedError("the store notes by itself, beside the types")
+
+    def noted(self, name: str) -> str | None:
+        raise NotImplementedError("the store notes by itself, beside the types")
+
     def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
         # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
         assert self._type is not None

@@ -127,6 +127,9 @@ class SqlStore(TransactionalStore):
         self._known_types.update(found)
         return [found[name] for name in sorted(found)]
 
+    async def noted(self, name: str) -> str | None:
+        return await self._read(lambda connection: self._step(connection, lambda steps: steps.noted(name))[0])
+
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
         return await self._read(lambda connection: looking.get(connection, identities)) if identities else []
 

@@ -274,6 +274,16 @@ class SqlTransaction:
         rows = [{"task_type": name, "shard": self._shard, **zeros, **counts} for name, counts in sorted(deltas.items())]
         self._connection.execute(_count_statement(self._database), rows)
 
+    def note(self, name: str, value: str, *, replace: bool) -> None:
+        if replace:
+            self._put(tables.meta, {"name": f"{_NOTE}{name}", "value": value})
+        else:
+            given = {"b_name": f"{_NOTE}{name}", "b_value": value}
+            self._connection.execute(_first_note_statement(self._database), given)
+
+    def noted(self, name: str) -> str | None:
+        return self._connection.execute(_META, {"name": f"{_NOTE}{name}"}).scalar()
+
     def bucket(self, name: str) -> Bucket | None:
         self._dialect.lock_names(self._connection, [f"bucket:{name}"])
         row = self._connection.execute(_BUCKET, {"name": name}).first()
@@ -552,6 +562,8 @@ _UNTELL = delete(tables.after_log).where(_told.user_id == bindparam("user_id"), 
 _ERASURE = select(*ERASURE_COLUMNS).where(tables.erasures.c.user_id == bindparam("user_id"))
 _DROP_ERASURES = delete(tables.erasures).where(tables.erasures.c.done_at < bindparam("before"))
 _SWEPT_AT = "swept_at"
+_NOTE = "note:"
+"""What the names of notes begin with: the table holds other things as well."""
 _META = select(tables.meta.c.value).where(tables.meta.c.name == bindparam("name"))
 _LAST_SEEN = select(func.max(tables.instances.c.seen_at)).where(tables.instances.c.seen_at <= bindparam("now"))
 _INSTANCES = select(tables.instances.c.beat, tables.instances.c.seen_at).order_by(tables.instances.c.instance)

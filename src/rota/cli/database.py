@@ -1,0 +1,44 @@
+"""`rota database`: to which database the tasks of the store belong, and that it is this one from now on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.cli.bulk import YesOption, is_agreed
+from rota.cli.invocation import Cli
+from rota.cli.output import Column
+
+__all__ = ["adopt", "show"]
+
+_COLUMNS: Final = (Column("PART", "part"), Column("HERE", "here"), Column("DATABASE", "database"))
+
+
+async def show(cli: Cli) -> None:
+    """Show where the data of each part lies: in the database that is configured here, or in another one."""
+    from rota.runtime.belonging import PARTS, home_of
+
+    async with cli.desk() as desk:
+        identity = await (await desk.app.database()).identity()
+        homes = [(part, await home_of(desk.store, part)) for part in PARTS]
+    rows = [
+        {"part": part, "here": home.identity == identity, "database": home.place}
+        for part, home in homes
+        if home is not None
+    ]
+    cli.output.page(rows, _COLUMNS, empty="No part has a database of its own yet: the first that serves it brings one.")
+
+
+async def adopt(cli: Cli, yes: YesOption = False) -> None:
+    """Say that the data of memory and agents lies in the database that is configured here, and in no other one.
+
+    For when the other one is gone for good, or was the wrong one. Nothing in it is changed or moved; instances that
+    have it leave the tasks alone within a check interval.
+    """
+    if not is_agreed("Let the tasks of memory and agents belong to the database of this folder from now on?", yes=yes):
+        cli.output.one({"adopted": False}, "Nothing was changed.")
+        return
+    async with cli.desk() as desk:
+        before = await desk.operator.adopt_database()
+    left = {part: home.place for part, home in before.items()}
+    words = "; ".join(f"{part}: before in {place}" for part, place in left.items()) or "it was not in another one"
+    cli.output.one({"adopted": True, "before": left}, f"The data is in this database now ({words}).")

@@ -1,0 +1,206 @@
+"""Which database the tasks of a part belong to.
+
+Memory and agents keep what their tasks are about in a database, which beside a shared store may be a file of each host.
+An instance with another file would find nothing there to do, and call that a success. So the store notes the database
+of the first one that captures for a part or serves it. An instance with another one leaves the part's tasks alone and
+refuses to capture, until a person says that the database is its own now (`rota database adopt`).
+
+A store that is away is no reason to refuse: what is captured meanwhile is in this database, and not lost.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rota.clock import Clock
+from rota.config.urls import masked
+from rota.database import Database
+from rota.errors import DatabaseElsewhere, StoreUnavailable
+from rota.logs import get_logger
+from rota.runtime.deadline import within
+from rota.stores.base import Store
+
+__all__ = ["AGENTS", "MEMORY", "PARTS", "Belonging", "Home", "home_of", "identity_of", "place_of", "refusal"]
+
+MEMORY: Final = "memory"
+AGENTS: Final = "agents"
+PARTS: Final = (MEMORY, AGENTS)
+"""The parts whose tasks are about something in the database."""
+LOOK_AGAIN_SECONDS: Final = 10.0
+"""How long a capture relies on what was last seen: a person may have said that it is another one now."""
+PATIENCE: Final = 0.25
+"""Seconds that a capture waits for the store once it has been told where the part belongs."""
+
+log = get_logger("rota.belonging")
+
+
+class Home(NamedTuple):
+    """A database as the store notes it: its identity, and where it was when that was noted."""
+
+    identity: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.identity} {self.place}"
+
+
+async def home_of(store: Store, part: str) -> Home | None:
+    """The database that the tasks of a part belong to; None if nobody has captured or served any yet."""
+    noted = await store.noted(_name(part))
+    return None if noted is None else _read(noted)
+
+
+async def identity_of(database: Database) -> str:
+    """What tells a database from every other, also after it has moved."""
+    return await database.identify(uuid.uuid4().hex)
+
+
+def place_of(url: str) -> str:
+    """Where a database is, for people on other hosts."""
+    name, _, file = masked(url).partition(":///")
+    if name != "sqlite" or file == ":memory:":
+        return masked(url)
+    return f"{Path(file.partition('?')[0]).absolute()} on {socket.gethostname()}"
+
+
+def refusal(part: str, store: str, here: str, home: Home) -> str:
+    """Why an instance leaves a part alone, and what to do about it: the same words at every face.
+
+    The first sentence names no place: anybody may read it, at `/readyz`.
+    """
+    return (
+        f"The {part} tasks of this store belong to another database than this instance has. They belong to"
+        f" {home.place}; this is {here}, with the store {masked(store)}. Nothing of {part} is run or taken on here: it"
+        " would find nothing, and call that a success. Let all instances share one database"
+        " (`database: postgresql://...`), or give this one a store of its own (another server, or ?prefix=...). If the"
+        " other database is gone for good, say that it is this one now: `rota database adopt`."
+    )
+
+
+def _name(part: str) -> str:
+    return f"database of {part}"
+
+
+def _read(noted: str) -> Home:
+    identity, _, place = noted.partition(" ")
+    return Home(identity, place or "nobody knows where")
+
+
+class Belonging:
+    """What one instance knows about the parts that it has.
+
+    `connected` is the store if it is open, `database` gives the open database; `place` is where that is, for people
+    elsewhere.
+    """
+
+    def __init__(
+        self,
+        connected: Callable[[], Store | None],
+        database: Callable[[], Awaitable[Database]],
+        place: Callable[[], str],
+        *,
+        clock: Clock,
+        call_timeout: float,
+    ) -> None:
+        self._connected = connected
+        self._database = database
+        self._place = place
+        self._clock = clock
+        self._call_timeout = call_timeout
+        self._types: dict[str, frozenset[str]] = {}
+        self._identity: str | None = None
+        self._elsewhere: dict[str, str] = {}
+        """Why a part is left alone, by its name; a part that is not left alone is not there."""
+        self._unknown: str | None = None
+        """Why this database could not be asked who it is."""
+        self._looked_at: dict[str, float] = {}
+
+    def need(self, part: str, types: Collection[str]) -> None:
+        """The tasks of these types are about something in the database."""
+        self._types[part] = frozenset(types)
+
+    @property
+    def reasons(self) -> list[str]:
+        """What a person should look at, one text for each thing."""
+        return [*self._elsewhere.values(), *([] if self._unknown is None else [self._unknown])]
+
+    async def withheld(self, store: Store) -> frozenset[str]:
+        """The types that are not to be run here, as the store says now. Whoever asks serves: a part that belongs
+        nowhere yet belongs here.
+
+        A database that cannot be used holds back the types that need it, and no other ones.
+        """
+        try:
+            here = await self._here() if self._types else None
+        except StoreUnavailable as error:
+            self._unknown = f"The tasks of {' and '.join(self._types)} wait for the database. {error}"
+            return frozenset[str]().union(*self._types.values())
+        self._unknown = None
+        for part in self._types:
+            assert here is not None, "there is a part"
+            await self._look(store, part, here, settle=True)
+        return frozenset[str]().union(*(types for part, types in self._types.items() if part in self._elsewhere))
+
+    async def troubles(self, store: Store) -> list[str]:
+        """The same in words, for who serves nothing yet: looking notes nothing."""
+        for part in self._types:
+            await self._look(store, part, await self._here(), settle=False)
+        return list(self._elsewhere.values())
+
+    async def check(self, part: str, *, settle: bool) -> Database:
+        """The database, for what is of a part; `DatabaseElsewhere` if that must not be this one.
+
+        With `settle` something is to be kept there: a part that belongs nowhere yet belongs here.
+        """
+        database = await self._database()
+        store = self._connected()
+        if store is not None and self._is_due(part):
+            patience = PATIENCE if part in self._looked_at else self._call_timeout
+            try:
+                await within(patience, "noted", self._look(store, part, await self._here(), settle=settle))
+            except StoreUnavailable as error:
+                self._looked_at[part] = self._clock.monotonic()
+                log.info("database not compared", part=part, error=str(error))
+        if part in self._elsewhere:
+            raise DatabaseElsewhere(self._elsewhere[part])
+        return database
+
+    async def adopt(self, store: Store, part: str) -> Home | None:
+        """A person says that it is this database from now on; the one that it was, if it was another."""
+        here, before = await self._here(), await home_of(store, part)
+        await store.note(_name(part), str(here), replace=True)
+        self._elsewhere.pop(part, None)
+        return None if before is None or before.identity == here.identity else before
+
+    def _is_due(self, part: str) -> bool:
+        looked_at = self._looked_at.get(part)
+        return looked_at is None or self._clock.monotonic() - looked_at >= LOOK_AGAIN_SECONDS
+
+    async def _here(self) -> Home:
+        if self._identity is None:
+            self._identity = await identity_of(await self._database())
+        return Home(self._identity, self._place())
+
+    async def _look(self, store: Store, part: str, here: Home, *, settle: bool) -> None:
+        home = await within(self._call_timeout, "noted", home_of(store, part))
+        # Once a store was emptied whoever has the data is the first again: one that was turned away leaves it to them.
+        if home is None and settle and part not in self._elsewhere:
+            home = _read(await within(self._call_timeout, "note", store.note(_name(part), str(here))))
+        if home is not None or settle:
+            self._looked_at[part] = self._clock.monotonic()
+        if home is None:
+            return
+        if home.identity != here.identity:
+            self._leave_alone(part, refusal(part, store.url, here.place, home), serves=settle and part in self._types)
+        elif self._elsewhere.pop(part, None):
+            log.info("database is this one", part=part)
+
+    def _leave_alone(self, part: str, reason: str, *, serves: bool) -> None:
+        is_news = self._elsewhere.get(part) != reason
+        self._elsewhere[part] = reason
+        if is_news and serves:
+            log.error("database elsewhere", part=part, types=sorted(self._types[part]), reason=reason)
