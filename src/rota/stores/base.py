@@ -175,11 +175,12 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class Claimed(NamedTuple):
     """The running tasks, type by type as they were wanted and in rank order within each, and when the next of these
-    types is due."""
+    types is due. `idle` names the wanted types of which nothing could have started now, with all the room there is."""
 
     tasks: list[Task]
     next_due_at: Instant | None
     now: Instant
+    idle: frozenset[str] = frozenset()
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,10 @@ class Queue:
         """How many it has started within the limit."""
         return max(0, len(self.tasks) - self._has_own)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self.tasks and not self._may_have_more
+
     def next_due_at(self, now: Instant) -> Instant | None:
         return now if self._may_have_more and self.reach else self._next_due_at
 
@@ -67,11 +71,12 @@ class Claiming:
 
     def __init__(self, request: ClaimRequest, known: Collection[str] | None = None) -> None:
         """`known` names the types that are handed out at all; None where whoever looks will say so."""
+        self._unknown = frozenset(name for name, _ in request.wants if known is not None and name not in known)
         self._limit = sum(max(0, want) for _, want in request.wants) if request.limit is None else request.limit
         self._queues = [
             Queue(name, want, request.running.get(name, 0), has_own=name in request.own)
             for name, want in request.wants
-            if known is None or name in known
+            if name not in self._unknown
         ]
 
     def open_queues(self) -> list[Queue]:
@@ -94,4 +99,5 @@ class Claiming:
     def claimed(self, now: Instant) -> Claimed:
         tasks = [task for queue in self._queues for task in queue.tasks]
         due = [at for queue in self._queues if (at := queue.next_due_at(now)) is not None]
-        return Claimed(tasks, min(due, default=None), now)
+        idle = self._unknown.union(queue.name for queue in self._queues if queue.is_idle)
+        return Claimed(tasks, min(due, default=None), now, idle)

@@ -343,7 +343,8 @@ class RedisStore(TransactionalStore):
         ]
         tasks = [task for claimed in claims for task in claimed.tasks]
         due = [claimed.next_due_at for claimed in claims if claimed.next_due_at is not None]
-        return Claimed(tasks, min(due, default=None), claims[-1].now)
+        idle = [name for (name, _), each in zip(request.wants, claims, strict=True) if _is_idle(each)]
+        return Claimed(tasks, min(due, default=None), claims[-1].now, frozenset(idle))
 
     async def _claim(self, request: ClaimRequest, now: Instant | None) -> Claimed:
         """Something that recurs or expires is due: a unit of work decides."""
@@ -537,6 +538,10 @@ class RedisStore(TransactionalStore):
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()
         return [found[name] for name in sorted(found)]
+
+
+def _is_idle(claimed: Claimed) -> bool:
+    return not claimed.tasks and claimed.next_due_at != claimed.now
 
 
 def _type_of(item: object) -> str:

@@ -213,6 +213,16 @@ class TestRankBetweenTypes(Suite):
         await world.schedule("h2", HIGH)
         assert (await world.claimed(2, (HIGH, LOW), in_all=1)).next_due_at == world.now, "one is due that found no room"
 
+    async def test_it_names_who_has_nothing_to_start_and_not_who_was_outranked(self, world: World) -> None:
+        await pair(world)
+        await world.type(OTHER)
+        await world.schedule("h", HIGH)
+        await world.schedule("l", LOW)
+        await world.schedule("o", OTHER, scheduled_at=world.now + 1)
+        types = (OTHER, LOW, HIGH, "unknown")
+        idle = [(await world.claimed(9, types, in_all=in_all)).idle for in_all in (1, 1, 9)]
+        assert idle == [{OTHER, "unknown"}, {OTHER, HIGH, "unknown"}, set(types)]
+
     async def test_nothing_of_a_lower_type_waits_longer_than_its_levels(self, world: World) -> None:
         """A steady stream of the higher type, one slot: the other runs after eight levels, four minutes."""
         await pair(world)
