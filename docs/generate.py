@@ -148,7 +148,7 @@ ABOUT: Mapping[str, str] = {
     "call_timeout": "how long a call to the store or the database may take; then it counts as away",
     "scheduler.enabled": "false: this process runs nothing, and touches answer `disabled`",
     "scheduler.executor.check_interval": "the longest pause between two looks at the queue; events wake it earlier",
-    "scheduler.executor.max_concurrent": "how many tasks run at once in this process; with as many as types each keeps one",
+    "scheduler.executor.max_concurrent": "how many tasks run at once in this process; each type keeps one if it can",
     "server.host": "the address to listen on; another than loopback needs access tokens",
     "server.port": "the port; 0 takes any that is free",
     "server.base_path": "the path under which a proxy shows the service, like `/rota`",

@@ -9,9 +9,12 @@ from rota.core.rank import Head, Line, shares
 
 AGING = 30
 
-heads = st.builds(
-    lambda due_at, priority: Head(due_at - priority * AGING, due_at, priority), st.integers(0, 300), st.integers(0, 10)
-)
+
+def head(due_at: int, priority: int) -> Head:
+    return Head(due_at - priority * AGING, due_at, priority)
+
+
+heads = st.builds(head, st.integers(0, 300), st.integers(0, 10))
 lines = st.builds(Line, st.lists(heads, max_size=6).map(sorted), st.integers(0, 4), st.booleans())
 limits = st.integers(0, 12)
 
@@ -32,11 +35,10 @@ def test_between_types_of_different_priorities_rank_alone_decides(
     priorities: list[int], dues: st.DataObject, limit: int
 ) -> None:
     lines = [
-        Line([Head(at - priority * AGING, at, priority) for at in sorted(dues.draw(st.lists(st.integers(0, 300))))])
-        for priority in priorities
+        Line([head(at, priority) for at in sorted(dues.draw(st.lists(st.integers(0, 300))))]) for priority in priorities
     ]
     every = sorted(
-        ((head.rank, head.due_at, -head.priority), at) for at, line in enumerate(lines) for head in line.heads
+        ((each.rank, each.due_at, -each.priority), at) for at, line in enumerate(lines) for each in line.heads
     )
     first = [at for _, at in every[:limit]]
     assert shares(lines, limit) == [first.count(at) for at in range(len(lines))]
