@@ -1,5 +1,5 @@
 """The rules of rota.testing.conformance.rank, on every store."""
 
-from rota.testing.conformance.rank import TestRank
+from rota.testing.conformance.rank import TestRank, TestRankBetweenTypes
 
-__all__ = ["TestRank"]
+__all__ = ["TestRank", "TestRankBetweenTypes"]

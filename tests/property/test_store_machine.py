@@ -348,10 +348,43 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, limit: int, instance: str, names: list[str], passed: str) -> None:
         self.claimed(instance, [(name, limit) for name in names], frozenset({Identity("slow", passed)}))
 
-    def claimed(self, instance: str, wants: list[tuple[str, int]], exclude: frozenset[Identity]) -> int:
+    @rule(
+        limit=st.integers(0, 4),
+        want=st.integers(1, 4),
+        names=st.permutations(NAMES),
+        running=st.dictionaries(types, st.integers(0, 3)),
+        own=st.frozensets(types),
+    )
+    def claim_within(
+        self, limit: int, want: int, names: list[str], running: dict[str, int], own: frozenset[str]
+    ) -> None:
+        """Several types share one limit: the same ones start, in every store."""
+        wants = [(name, want) for name in names]
+        began = self.claimed("i1", wants, frozenset(), limit=limit, running=running, own=own)
+        assert began <= limit + len(own)
+
+    def claimed(
+        self,
+        instance: str,
+        wants: list[tuple[str, int]],
+        exclude: frozenset[Identity],
+        *,
+        limit: int | None = None,
+        running: dict[str, int] | None = None,
+        own: frozenset[str] = frozenset(),
+    ) -> int:
         """Claim on both sides; how many tasks they gave."""
         claim_id = f"c{next(self.claims)}"
-        request = ClaimRequest(wants=wants, instance=instance, claim_id=claim_id, lease_ms=LEASE, exclude=exclude)
+        request = ClaimRequest(
+            wants=wants,
+            instance=instance,
+            claim_id=claim_id,
+            lease_ms=LEASE,
+            exclude=exclude,
+            limit=limit,
+            running=running or {},
+            own=own,
+        )
         memory, sql = self.sides
         expected = at_once(memory.store.claim(request, now=self.now))
         claimed = self.pair.runner.run(sql.store.claim(request, now=self.now))

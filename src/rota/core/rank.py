@@ -6,17 +6,22 @@ The rank never changes while a task waits, so nothing is ever re-sorted, and yet
 `aging` of waiting (30 s by default), so the lowest of the eleven levels waits at most ten levels behind a stream of
 the highest. Within one *lane* (one priority of one type) rank order is due order: each lane is an index by due time,
 and a claim merges the heads of the lanes in use.
+
+Rank also decides between types, each with its own `aging`: the best head of all says which priority is served. But a
+type with ten thousand overdue tasks would rank before one of the same priority whose task is a second old, until all
+of them are done. So types whose heads have that same priority take turns, whoever runs the fewest first (`shares`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
+from typing import NamedTuple
 
 from rota.clock import Instant, Millis
 from rota.core.task import Task
 
-__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "by_rank", "rank"]
+__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "Head", "Line", "by_rank", "head_of", "rank", "shares"]
 
 LOWEST_PRIORITY = 0
 HIGHEST_PRIORITY = 10
@@ -30,3 +35,65 @@ def rank(task: Task, aging_ms: Millis) -> tuple[Instant, Instant, str]:
 def by_rank(lanes: Iterable[Iterable[Task]], aging_ms: Millis) -> Iterator[Task]:
     """The tasks of several lanes, each in due order, as one sequence in rank order."""
     return merge(*lanes, key=lambda task: rank(task, aging_ms))
+
+
+class Head(NamedTuple):
+    """A due task as other types see it."""
+
+    rank: Instant
+    due_at: Instant
+    priority: int
+
+
+class Line(NamedTuple):
+    """What one type has to offer to a claim: its due tasks in rank order, no more of them than it may start.
+
+    `running` says how many of the type run with whoever claims; with `has_own` the first one starts beyond the limit.
+    """
+
+    heads: Sequence[Head]
+    running: int = 0
+    has_own: bool = False
+
+
+def head_of(task: Task, aging_ms: Millis) -> Head:
+    return Head(task.scheduled_at - task.priority * aging_ms, task.scheduled_at, task.priority)
+
+
+def shares(lines: Sequence[Line], limit: int) -> list[int]:
+    """How many each line starts if at most `limit` start in all, besides the first ones of those that have their own.
+
+    One after the other: the head that ranks first says which priority it is, and among the lines whose heads have
+    that priority the one that runs the fewest starts one, those of this claim included. The order of the lines breaks
+    ties, so the caller says whose turn it is. What `aging` makes of a level counts in the rank, not among equals.
+    """
+    if sum(len(line.heads) for line in lines) <= limit:
+        return [len(line.heads) for line in lines]
+    started = [0] * len(lines)
+    while open_lines := [at for at, line in enumerate(lines) if _may_start(line, started[at], limit)]:
+        if len(open_lines) == 1:
+            (at,) = open_lines
+            started[at] = _all_of(lines[at], started[at], limit)
+            break
+        heads = {at: lines[at].heads[started[at]] for at in open_lines}
+        served = min(heads.values(), key=_first_served).priority
+        at = min((lines[at].running + started[at], at) for at, head in heads.items() if head.priority == served)[1]
+        limit -= not _is_own(lines[at], started[at])
+        started[at] += 1
+    return started
+
+
+def _first_served(head: Head) -> tuple[Instant, Instant, int]:
+    return (head.rank, head.due_at, -head.priority)
+
+
+def _is_own(line: Line, started: int) -> bool:
+    return line.has_own and started == 0
+
+
+def _may_start(line: Line, started: int, limit: int) -> bool:
+    return started < len(line.heads) and (limit > 0 or _is_own(line, started))
+
+
+def _all_of(line: Line, started: int, limit: int) -> int:
+    return min(len(line.heads), started + limit + _is_own(line, started))

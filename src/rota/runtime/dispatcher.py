@@ -1,4 +1,4 @@
-"""Claims work for free slots, fairly across types, as soon as it is due.
+"""Claims work for free slots, by rank and fairly across types, as soon as it is due.
 
 Event-driven: woken by the store (`listener.py`), by a run that ended, by the sweeper's news, and by the next due
 time. The check interval is only the safety net.
@@ -7,8 +7,9 @@ time. The check interval is only the safety net.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
@@ -20,7 +21,7 @@ from rota.runtime.duty import Duty
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
-from rota.runtime.share import Lane, share
+from rota.runtime.share import Lane, Offer, share
 from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
 
@@ -30,7 +31,8 @@ Withheld = Callable[[Store], Awaitable[frozenset[str]]]
 """The types that have a handler here and are not to be run here all the same, as things are now."""
 
 QUIET_SECONDS = 0.1
-"""For so long after a type had nothing due, types that do have work go first."""
+"""For so long after a type had nothing due it is not asked where types that have work fill the slots: only a wake-up
+would change the answer, and that ends the quiet. Else every claim of a busy type would be a look at all of them."""
 
 _WAITS = "It may have crashed its process, and so may another task that runs here: they run one at a time."
 
@@ -39,12 +41,14 @@ log = get_logger("rota.dispatcher")
 
 @dataclass(frozen=True, slots=True)
 class DispatchReport:
-    """What one round of claims brought. `next_due_at` lies ahead of `now`, the store's; `is_full`: no slot is left."""
+    """What one round of claims brought. `next_due_at` lies ahead of `now`, the store's; `is_full`: no slot is left;
+    `passes_over`: a type that was quiet has a slot and was not asked."""
 
     claimed: int = 0
     is_full: bool = False
     next_due_at: Instant | None = None
     now: Instant = 0
+    passes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,12 @@ class Dispatcher(Duty[DispatchReport]):
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._names: list[str] = []
+        """The one that was served last comes last: so equals take turns."""
         self._limits: dict[str, int] = {}
+        self._held: set[str] = set()
         self._ask_withheld = withheld
         self._withheld: frozenset[str] = frozenset()
         self._look_again_at = clock.monotonic()
-        self._turn = 0
         self._quiet_until: dict[str, float] = {}
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""
@@ -104,7 +109,7 @@ class Dispatcher(Duty[DispatchReport]):
     @property
     def names(self) -> tuple[str, ...]:
         """The types that are claimed."""
-        return tuple(name for name in self._names if name not in self._withheld)
+        return tuple(sorted(name for name in self._names if name not in self._withheld))
 
     def poke(self) -> None:
         """Something became due earlier than was known: whoever was quiet may have work now."""
@@ -119,8 +124,10 @@ class Dispatcher(Duty[DispatchReport]):
 
     def take_on(self) -> None:
         """Serve what there are handlers for by now; some may have come while it runs, with types of their own."""
-        self._names = sorted(name for name in self._handlers if self._types[name].enabled)
-        for name in self._names:
+        served = sorted(name for name in self._handlers if self._types[name].enabled)
+        self._names = [name for name in self._names if name in served]
+        self._names += [name for name in served if name not in self._names]
+        for name in served:
             self._limits.setdefault(name, self._types[name].concurrency or self._slots.total)
         self._look_again_at = self._clock.monotonic()
         self.poke()
@@ -133,9 +140,15 @@ class Dispatcher(Duty[DispatchReport]):
         await self._look_at_types()
         report = DispatchReport(is_full=not self._free())
         satisfied: set[str] = set()
-        while not self.is_stopping and (wants := share(self._free(), self._lanes(satisfied))):
-            claimed = await self._claim(wants, now)
-            satisfied |= self._note(wants, claimed)
+        while not self.is_stopping:
+            offer = share(self._slots.total, self._free(), self._lanes(satisfied))
+            if not offer.wants:
+                break
+            if report.claimed and all(self._is_quiet(name) for name, _ in offer.wants):
+                report = replace(report, passes_over=True)
+                break
+            claimed = await self._claim(offer, now)
+            satisfied |= self._note(offer, claimed)
             report = self._add(report, claimed)
             if self._suspects.is_next_free:
                 # The one that was let come was not to be had: it is the next one's turn, whatever its type.
@@ -155,6 +168,7 @@ class Dispatcher(Duty[DispatchReport]):
             self._compare(record.task_type)
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
+                (self._held.discard if record.runs else self._held.add)(name)
         if self._ask_withheld is not None:
             self._withheld = await self._ask_withheld(self._store)
         await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
@@ -179,7 +193,7 @@ class Dispatcher(Duty[DispatchReport]):
             await within(self._call_timeout, "declare", declare(self._store, forgotten))
 
     def pause_after(self, report: DispatchReport) -> float:
-        longest = self._slots.check_interval_ms / 1_000
+        longest = QUIET_SECONDS if report.passes_over else self._slots.check_interval_ms / 1_000
         if report.is_full or report.next_due_at is None:
             return longest
         return min((report.next_due_at - report.now) / 1_000, longest)
@@ -196,10 +210,13 @@ class Dispatcher(Duty[DispatchReport]):
                 log.warning("claim abandoned", claim_id=claim_id, tasks=len(tasks), reason="its reply was lost")
         return returned
 
-    async def _claim(self, wants: list[tuple[str, int]], now: Instant | None) -> Claimed:
+    async def _claim(self, offer: Offer, now: Instant | None) -> Claimed:
         self._suspects.let_next_come()
         request = ClaimRequest(
-            wants=wants,
+            wants=offer.wants,
+            limit=offer.limit,
+            own=offer.own,
+            running=dict(self._executor.per_type),
             instance=self._instance,
             claim_id=uuid.uuid4().hex,
             lease_ms=self._slots.lease_ms,
@@ -222,20 +239,20 @@ class Dispatcher(Duty[DispatchReport]):
             observer.claimed(len(claimed.tasks))
         return claimed
 
-    def _note(self, wants: list[tuple[str, int]], claimed: Claimed) -> set[str]:
-        """Which types got less than was offered: they have nothing left that is due."""
-        got: dict[str, int] = {}
-        for task in claimed.tasks:
-            got[task.task_type] = got.get(task.task_type, 0) + 1
-        satisfied = {name for name, offered in wants if got.get(name, 0) < offered}
+    def _note(self, offer: Offer, claimed: Claimed) -> set[str]:
+        """Which types have nothing left that is due."""
+        got = Counter(task.task_type for task in claimed.tasks)
         quiet_until = self._clock.monotonic() + QUIET_SECONDS
-        for name, _ in wants:
-            if name not in got:
+        for name, _ in offer.wants:
+            if name in claimed.idle:
                 self._quiet_until[name] = quiet_until
             else:
                 self._quiet_until.pop(name, None)
-        self._turn += 1
-        return satisfied
+        self._names.sort(key=lambda name: name in got)
+        if claimed.tasks and sum(max(0, got[name] - (name in offer.own)) for name in got) >= offer.limit:
+            # Whoever else got less than was offered may have been outranked.
+            return {name for name, _ in offer.wants if name in claimed.idle}
+        return {name for name, most in offer.wants if got[name] < most}
 
     def _add(self, report: DispatchReport, claimed: Claimed) -> DispatchReport:
         # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
@@ -253,15 +270,16 @@ class Dispatcher(Duty[DispatchReport]):
         return self._slots.total - len(self._executor.running)
 
     def _lanes(self, satisfied: set[str]) -> list[Lane]:
-        at = self._clock.monotonic()
         too_many = len(self._executor.abandoned) >= self._slots.abandoned
-        start = self._turn % max(len(self._names), 1)
         lanes: list[Lane] = []
-        for name in self._names[start:] + self._names[:start]:
+        for name in self._names:
             # Past the limit of handlers left behind, those that cannot be ended are not started any more.
-            if name in satisfied or name in self._withheld or (too_many and self._handlers[name].kind == "thread"):
+            if name in self._withheld or (too_many and self._handlers[name].kind == "thread"):
                 continue
             running = self._executor.per_type[name]
             room = self._limits[name] - running
-            lanes.append(Lane(name, running, room, self._quiet_until.get(name, 0.0) > at))
+            lanes.append(Lane(name, running, room, self._is_quiet(name), name in self._held, name in satisfied))
         return lanes
+
+    def _is_quiet(self, name: str) -> bool:
+        return self._quiet_until.get(name, 0.0) > self._clock.monotonic()

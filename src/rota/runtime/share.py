@@ -1,49 +1,67 @@
-"""Who may claim how many: free slots are shared out among the types, so that none is starved."""
+"""Who is asked for work, and how many slots of an instance each type may have: none is kept waiting by another's runs.
+
+Who gets a free slot is decided where the tasks are, by rank (`ClaimRequest`). Here is said what rank cannot take away.
+"""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Lane", "share"]
+__all__ = ["Lane", "Offer", "share"]
 
 
 class Lane(NamedTuple):
-    """A type as the sharing sees it: how many it runs, how many more it may, and if it had nothing to do lately."""
+    """A type as the sharing sees it: how many it runs, and how many more it may."""
 
     name: str
     running: int
     room: int
     is_quiet: bool = False
+    """It had nothing to do a moment ago."""
+    is_held: bool = False
+    """Nothing of it starts now, by an operator's word."""
+    was_asked: bool = False
+    """It has given all that it has."""
 
 
-def share(free: int, lanes: Sequence[Lane]) -> list[tuple[str, int]]:
-    """So many for each type, in the order in which they are to be served.
+class Offer(NamedTuple):
+    """What types are asked for: each at most so many, all together `limit`, and one more each of those in `own`."""
 
-    First one for each type, the busy types before the quiet ones and the least served first; the lanes' own order
-    (the caller rotates it) breaks ties. What is left goes to the busy types, always to the one that runs the fewest.
-    A quiet type is only asked whether it has work again: slots set aside for it would be wasted.
+    wants: list[tuple[str, int]]
+    limit: int
+    own: frozenset[str]
+
+
+def share(slots: int, free: int, lanes: Sequence[Lane]) -> Offer:
+    """What to ask for with so many of the slots free.
+
+    Where there are as many slots as types, each type keeps one: those that run nothing have theirs free at any time,
+    and the types share the others. Where there are fewer, they share all. The order of the lanes is that of the wants.
+
+    Looking at a quiet type is work for nothing, most likely: it is asked where there is more room than the busy types
+    could fill with one each, or where nobody else is to be asked.
     """
-    ranked = sorted((lane for lane in lanes if lane.room > 0), key=lambda lane: (lane.is_quiet, lane.running))
-    served = ranked[: max(free, 0)]
-    granted = {lane.name: 1 for lane in served}
-    _fill(free - len(served), [lane for lane in served if not lane.is_quiet], granted)
-    return list(granted.items())
+    own = _kept(slots, lanes)
+    if free < len(own):
+        # A type came back when its slot was taken already: whoever has none is first.
+        lanes = [lane._replace(room=1) for lane in lanes if lane.name in own]
+        own = frozenset[str]()
+    limit = max(0, free - len(own))
+    asked = [lane for lane in lanes if not lane.was_asked and _most(lane, limit, own) > 0]
+    busy = [lane for lane in asked if not lane.is_quiet]
+    if busy and limit <= len(busy):
+        asked = busy
+    return Offer([(lane.name, _most(lane, limit, own)) for lane in asked], limit, own)
 
 
-def _fill(left: int, busy: Sequence[Lane], granted: dict[str, int]) -> None:
-    if len(busy) == 1:
-        granted[busy[0].name] += max(0, min(left, busy[0].room - 1))
-        return
-    heap = [(lane.running + 1, index) for index, lane in enumerate(busy) if lane.room > 1]
-    heapq.heapify(heap)
-    while left > 0 and heap:
-        running, index = heap[0]
-        lane = busy[index]
-        granted[lane.name] += 1
-        left -= 1
-        if granted[lane.name] < lane.room:
-            heapq.heapreplace(heap, (running + 1, index))
-        else:
-            heapq.heappop(heap)
+def _kept(slots: int, lanes: Sequence[Lane]) -> frozenset[str]:
+    """The types that have a slot to themselves and do not use it."""
+    serving = [lane for lane in lanes if not lane.is_held]
+    if len(serving) > slots:
+        return frozenset()
+    return frozenset(lane.name for lane in serving if lane.running == 0)
+
+
+def _most(lane: Lane, limit: int, own: frozenset[str]) -> int:
+    return min(lane.room, limit + (lane.name in own))

@@ -145,7 +145,13 @@ class TypeRecord(msgspec.Struct, frozen=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants how many tasks of which types. Types are served in the order given.
+    """Who wants how many tasks of which types, at most so many of each.
+
+    What is wanted may be more than there is room for: then `limit` is how many start in all. One after the other, the
+    due task that ranks first over all of these types says which priority is served (rank = scheduled_at - priority x
+    the type's own aging); types whose first task has that same priority take turns, whoever has the fewest in
+    `running`, this claim included, before the others, and in the order of `wants` where that is equal. Within a type
+    nothing is passed over. A type in `own` starts its first one beyond the limit, whatever else is due.
 
     `lease_ms` None takes each type's timeout as its lease: work claimed by hand is renewed by nobody.
     """
@@ -155,14 +161,26 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     claim_id: str
     lease_ms: Millis | None
     exclude: frozenset[Identity] = frozenset()
+    limit: int | None = None
+    """None: all that is wanted."""
+    running: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    """How many of each type run with whoever claims."""
+    own: frozenset[str] = frozenset()
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether one type's tasks may be in the way of another's: more is wanted than may start."""
+        return self.limit is not None and self.limit < sum(want - (name in self.own) for name, want in self.wants)
 
 
 class Claimed(NamedTuple):
-    """The running tasks, in rank order within each type, and when the next of these types is due."""
+    """The running tasks, type by type as they were wanted and in rank order within each, and when the next of these
+    types is due. `idle` names the wanted types of which nothing could have started now, with all the room there is."""
 
     tasks: list[Task]
     next_due_at: Instant | None
     now: Instant
+    idle: frozenset[str] = frozenset()
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,9 +432,10 @@ class Store(ABC):
 
     @abstractmethod
     async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
-        """pending -> running: due, in rank order, within rate and serial limits.
+        """pending -> running: due, in rank order over all wanted types, within rate and serial limits.
 
-        Status, lease, token and the missed fires' records are one step. A due task whose serial is busy is parked.
+        Where more is due than may start, `ClaimRequest` says who does. Status, lease, token and the missed fires'
+        records are one step. A due task whose serial is busy is parked, and its place goes to another.
         """
 
     @abstractmethod

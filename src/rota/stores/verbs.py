@@ -6,6 +6,7 @@ A verb loads what it needs, asks `core/` what happens, and lets the work write i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from rota.core.bucket import Bucket
 from rota.core.history import KEPT_MS, Slice, Span, add
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
-from rota.core.rank import by_rank
+from rota.core.rank import Head, by_rank, head_of
 from rota.core.task import (
     Activity,
     Change,
@@ -48,6 +49,7 @@ from rota.stores.base import (
     Tick,
     TypeRecord,
 )
+from rota.stores.claiming import Claiming, Queue
 from rota.stores.transaction import Completion, Transaction
 from rota.stores.work import Work
 
@@ -55,6 +57,7 @@ __all__ = [
     "abandon",
     "ask",
     "claim",
+    "claim_share",
     "export",
     "export_user",
     "is_put",
@@ -232,48 +235,46 @@ def update(work: Work, changes: Sequence[Change]) -> list[Reply]:
 
 
 def claim(work: Work, request: ClaimRequest) -> Claimed:
-    tasks: list[Task] = []
-    next_due: list[Instant] = []
-    for name, limit in request.wants:
-        record = work.types.get(name)
-        if record is None or not record.runs or limit <= 0:
-            continue
-        taken, more_at = _claim_type(work, record.effective, limit, request)
-        tasks.extend(taken)
-        if more_at is not None:
-            next_due.append(more_at)
-    # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
-    followers = [task.identity for task in tasks if work.type_of(task.task_type).after]
-    if followers:
-        work.transaction.clear_arrived(followers)
-    return Claimed(tasks, min(next_due, default=None), work.now)
-
-
-def _claim_type(
-    work: Work, task_type: TaskType, limit: int, request: ClaimRequest
-) -> tuple[list[Task], Instant | None]:
-    """Up to `limit` tasks of a type, and when it is worth asking again."""
-    allowance = _Allowance(work, task_type)
-    taken: list[Task] = []
+    claiming = Claiming(request)
     for _ in range(CLAIM_ROUNDS):
-        wanted = limit - len(taken)
-        candidates = _candidates(work, task_type, wanted, request.exclude)
-        found = _take_some(work, task_type, candidates[:wanted], allowance, request)
-        taken.extend(found)
-        if len(candidates) < wanted or len(taken) >= limit or allowance.is_spent:
+        queues = claiming.open_queues()
+        if not queues:
             break
         # Write what was parked or skipped, so that the next look finds others.
         work.finish()
-    else:
-        # The bound on one step is reached, and more may be due behind what was parked: worth asking again at once.
-        allowance.put_back()
-        return taken, work.now
-    allowance.put_back()
-    if allowance.is_spent:
-        return taken, work.now + allowance.wait_ms
-    if len(taken) >= limit:
-        return taken, work.now
-    return taken, work.transaction.next_due(task_type.name, work.now)
+        candidates = [_seen(work, queue, request.exclude) for queue in queues]
+        claiming.share_out(queues, [_heads(work, seen) for seen in candidates])
+        for queue, seen in zip(queues, candidates, strict=True):
+            _start(work, queue, seen, request)
+    return claiming.claimed(work.now)
+
+
+def _runs(work: Work, task_type: str) -> bool:
+    record = work.types.get(task_type)
+    return record is not None and record.runs
+
+
+def _seen(work: Work, queue: Queue, exclude: Collection[Identity]) -> list[Task]:
+    """Of a type that is off, or that nobody knows, nothing is to be seen."""
+    return _candidates(work, work.type_of(queue.name), queue.reach, exclude) if _runs(work, queue.name) else []
+
+
+def _heads(work: Work, candidates: Sequence[Task]) -> list[Head]:
+    return [head_of(task, work.type_of(task.task_type).aging_ms) for task in candidates]
+
+
+def _start(work: Work, queue: Queue, seen: Sequence[Task], request: ClaimRequest) -> None:
+    if not _runs(work, queue.name):
+        return queue.take([], next_due_at=None, is_spent=False)
+    more_at = None if len(seen) >= queue.reach else work.transaction.next_due(queue.name, work.now)
+    taken, spent_until = _take_some(work, work.type_of(queue.name), seen[: queue.share], request)
+    return queue.take(taken, next_due_at=spent_until or more_at, is_spent=spent_until is not None)
+
+
+def claim_share(work: Work, task_type: str, share: int, request: ClaimRequest) -> tuple[list[Task], Instant | None]:
+    """The first `share` due tasks of one type, less those that cannot start; until when its rate allows no more."""
+    candidates = _candidates(work, work.type_of(task_type), share, request.exclude)
+    return _take_some(work, work.type_of(task_type), candidates, request)
 
 
 def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collection[Identity]) -> list[Task]:
@@ -282,17 +283,22 @@ def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collectio
         for priority in work.transaction.lanes(task_type.name)
     ]
     merged = by_rank(lanes, task_type.aging_ms)
-    return [
+    found = (
         task
         for task in merged
         if task.status is TaskStatus.PENDING and not task.parked and task.scheduled_at <= work.now
         if task.identity not in exclude
-    ]
+    )
+    return list(islice(found, wanted))
 
 
 def _take_some(
-    work: Work, task_type: TaskType, candidates: Sequence[Task], allowance: _Allowance, request: ClaimRequest
-) -> list[Task]:
+    work: Work, task_type: TaskType, candidates: Sequence[Task], request: ClaimRequest
+) -> tuple[list[Task], Instant | None]:
+    """Those of the candidates that could start, and if the type's rate kept others back, until when it does."""
+    if not candidates:
+        return [], None
+    allowance = _Allowance(work, task_type)
     holders = _Holders(work, candidates)
     taken: list[Task] = []
     tokens = iter(_tokens(work, candidates, request))
@@ -313,12 +319,14 @@ def _take_some(
             taken.append(step.task)
         else:
             allowance.refund(task.cost)
-    return taken
+    allowance.put_back()
+    if taken and task_type.after:
+        # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
+        work.transaction.clear_arrived([task.identity for task in taken])
+    return taken, work.now + allowance.wait_ms if allowance.is_spent else None
 
 
 def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Sequence[int]:
-    if not candidates:
-        return ()
     highest = max(task.last_token for task in candidates)
     return work.transaction.tokens(len(candidates), request.claim_id, work.now, highest)
 

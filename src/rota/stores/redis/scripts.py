@@ -10,6 +10,7 @@ import msgspec
 
 from rota.clock import Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.rank import Head
 from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
 from rota.core.task_type import decode_task_type
 from rota.stores.base import (
@@ -169,15 +170,35 @@ class Scripts:
         # Without its type nothing can be decided: the slow way says so.
         return bool(woke), found[0] if found else [[b"rare"]] * len(items)
 
-    async def claim(self, requests: Sequence[ClaimRequest], now: Instant | None) -> list[Claimed | None]:
-        """Claims of one type each, in one round trip; None where something is due that is not for the script."""
-        names = [request.wants[0][0] for request in requests]
-        calls = [
-            Call("claim", self.keys.type(name), self._args(name, _request(request), now))
-            for name, request in zip(names, requests, strict=True)
+    async def claim(
+        self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None, *, is_share: bool = False
+    ) -> list[Claimed | None]:
+        """As many of each type, in one round trip; None where something is due that is not for the script.
+
+        `is_share`: what cannot start leaves its place to other types, and only a rate says when to ask again.
+        """
+        found = await self._claim_step("share" if is_share else None, wants, request, now)
+        return [_claimed(name, *each) for (name, _), each in zip(wants, found, strict=True)]
+
+    async def look(
+        self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None
+    ) -> list[tuple[list[Head], Instant | None, Instant]]:
+        """The first due tasks of each type, when the next one is due if there are fewer, and the time."""
+        found = await self._claim_step("look", wants, request, now)
+        return [
+            ([Head(*head) for head in zip(*(iter(flat),) * 3, strict=True)], due if isinstance(due, int) else None, at)
+            for at, due, flat in found
         ]
-        found = await self.server.run_many(calls)
-        return [_claimed(name, *each) for name, each in zip(names, found, strict=True)]
+
+    async def _claim_step(
+        self, step: str | None, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None
+    ) -> list[Any]:
+        return await self.server.run_many(
+            [
+                Call("claim", self.keys.type(name), self._args(name, _request(name, limit, request, step), now))
+                for name, limit in wants
+            ]
+        )
 
     def renew(self, task_type: str, renewals: Sequence[Renewal], lease_ms: Millis, now: Instant | None) -> list[Reply]:
         given = {"lease_ms": lease_ms, "items": [_renewal(renewal) for renewal in renewals]}
@@ -387,8 +408,7 @@ def _reply(identity: Identity, answer: bytes, flat: Any = (), payload: bytes | N
     return Reply(_ANSWERS[answer], decode_task(identity, flat, payload))
 
 
-def _request(request: ClaimRequest) -> dict[str, object]:
-    ((name, limit),) = request.wants
+def _request(name: str, limit: int, request: ClaimRequest, step: str | None) -> dict[str, object]:
     exclude = {identity.key: True for identity in request.exclude if identity.task_type == name}
     item: dict[str, object] = {
         "limit": limit,
@@ -399,6 +419,8 @@ def _request(request: ClaimRequest) -> dict[str, object]:
     }
     if request.lease_ms is not None:
         item["lease_ms"] = request.lease_ms
+    if step is not None:
+        item["step"] = step
     return item
 
 

@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ from rota.stores.base import (
     TypeRecord,
 )
 from rota.stores.batching import Batcher
+from rota.stores.claiming import Claiming, Queue
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import Server
@@ -352,21 +354,59 @@ class RedisStore(TransactionalStore):
     # --- running it ---
 
     async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
-        requests = [replace(request, wants=[want]) for want in request.wants]
-        if not requests:
+        if not request.wants:
             return Claimed([], None, await self.now() if now is None else now)
-        found = await self._scripts.claim(requests, now)
+        if request.is_bound:
+            return await self._claim_within(request, now)
+        found = await self._scripts.claim(request.wants, request, now)
         claims = [
-            await self._claim(one, now) if claimed is None else claimed
-            for one, claimed in zip(requests, found, strict=True)
+            await self._claim(replace(request, wants=[want]), now) if claimed is None else claimed
+            for want, claimed in zip(request.wants, found, strict=True)
         ]
         tasks = [task for claimed in claims for task in claimed.tasks]
         due = [claimed.next_due_at for claimed in claims if claimed.next_due_at is not None]
-        return Claimed(tasks, min(due, default=None), claims[-1].now)
+        idle = [name for (name, _), each in zip(request.wants, claims, strict=True) if _is_idle(each)]
+        return Claimed(tasks, min(due, default=None), claims[-1].now, frozenset(idle))
 
     async def _claim(self, request: ClaimRequest, now: Instant | None) -> Claimed:
         """Something that recurs or expires is due: a unit of work decides."""
         return await self.work_on(request.wants[0][0], lambda work: verbs.claim(work, request), now)
+
+    async def _claim_within(self, request: ClaimRequest, now: Instant | None) -> Claimed:
+        """Several types share one limit, and each may be on a node of its own: look at all, share out, take from each.
+
+        If another instance is in between, a type's share is filled from what is due there by then.
+        """
+        claiming, at = Claiming(request), now
+        for _ in range(verbs.CLAIM_ROUNDS):
+            queues = claiming.open_queues()
+            if not queues:
+                break
+            looks = await self._scripts.look([(queue.name, queue.reach) for queue in queues], request, now)
+            at = looks[-1][2]
+            claiming.share_out(queues, [heads for heads, _, _ in looks])
+            started = await self._start([queue for queue in queues if queue.share], request, now)
+            for queue, (_, next_due_at, _) in zip(queues, looks, strict=True):
+                tasks, spent_until = started.get(queue.name, ([], None))
+                queue.take(tasks, next_due_at=spent_until or next_due_at, is_spent=spent_until is not None)
+        return claiming.claimed(await self.now() if at is None else at)
+
+    async def _start(
+        self, queues: Sequence[Queue], request: ClaimRequest, now: Instant | None
+    ) -> dict[str, tuple[list[Task], Instant | None]]:
+        """What each queue could start of its share, and if its rate allows no more, until when."""
+        if not queues:
+            return {}
+        wants = [(queue.name, queue.share) for queue in queues]
+        found = await self._scripts.claim(wants, request, now, is_share=True)
+        started: dict[str, tuple[list[Task], Instant | None]] = {}
+        for (name, share), claimed in zip(wants, found, strict=True):
+            if claimed is None:
+                verb = partial(verbs.claim_share, task_type=name, share=share, request=request)
+                started[name] = await self.work_on(name, verb, now)
+            else:
+                started[name] = claimed.tasks, claimed.next_due_at
+        return started
 
     async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
         released: list[Task] = []
@@ -520,6 +560,10 @@ class RedisStore(TransactionalStore):
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()
         return [found[name] for name in sorted(found)]
+
+
+def _is_idle(claimed: Claimed) -> bool:
+    return not claimed.tasks and claimed.next_due_at != claimed.now
 
 
 def _type_of(item: object) -> str:

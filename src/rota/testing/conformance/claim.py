@@ -33,7 +33,7 @@ class TestClaim(Suite):
 
     async def test_nothing_is_claimed_before_it_is_due(self, world: World, work: TaskType) -> None:
         await world.schedule("k", scheduled_at=world.now + MINUTE)
-        assert await world.claimed() == ([], world.now + MINUTE, world.now)
+        assert (await world.claimed())[:3] == ([], world.now + MINUTE, world.now)
         world.clock.advance("59s")
         assert await world.claim() == []
         world.clock.advance("1s")
@@ -64,7 +64,7 @@ class TestClaim(Suite):
     async def test_a_type_that_is_off_keeps_its_tasks(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.store.override_type(WORK, {"enabled": False})
-        assert await world.claimed() == ([], None, world.now)
+        assert (await world.claimed())[:3] == ([], None, world.now)
         await world.store.override_type(WORK, {"enabled": None})
         assert len(await world.claim()) == 1
 

@@ -5,7 +5,7 @@ Every call carries the clock's `now`, so a test says when things happen and no s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 
 import msgspec
@@ -108,6 +108,9 @@ class World:
         claim_id: str | None = None,
         lease_ms: Millis | None = LEASE,
         exclude: frozenset[Identity] = frozenset(),
+        in_all: int | None = None,
+        running: Mapping[str, int] | None = None,
+        own: Collection[str] = (),
     ) -> Claimed:
         request = ClaimRequest(
             wants=[(name, limit) for name in types],
@@ -115,6 +118,9 @@ class World:
             claim_id=claim_id or f"claim-{next(self._claims)}",
             lease_ms=lease_ms,
             exclude=exclude,
+            limit=in_all,
+            running=running or {},
+            own=frozenset(own),
         )
         return await self.store.claim(request, now=self.now)
 

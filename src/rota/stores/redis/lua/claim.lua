@@ -3,7 +3,13 @@
 --
 -- input    limit, instance, claim_id, lease_ms (or nothing: the type's timeout),
 --          exclude   set of keys that are passed over, excluded   how many they are
+--          step      nothing: as many as may start, up to the limit. Where several types share one limit, and each may
+--                    be on a node of its own, the caller shares it out between two steps of each type:
+--                    'look': write nothing, answer with the first due ones;
+--                    'share': start the first due ones; what cannot start leaves its place to whoever is next in rank
 -- returns  { now, when to ask again or '', flat list of key, packed fields, payload beside the hash or false };
+--          to 'look' { now, when the next one is due if fewer than the limit are, flat list of rank, due time, priority };
+--          to 'share' the time is '' unless the rate allows no more until then;
 --          or { now, 'rare' } if something is due that this script does not know: then nothing was written
 
 local ROUNDS = 20
@@ -24,7 +30,7 @@ local function candidates(wanted)
       local key, due_at = due[at], tonumber(due[at + 1])
       if not input.exclude[key] then
         local rank = due_at - lane.priority * settings.aging_ms
-        found[#found + 1] = { key = key, lane = lane.key, rank = rank, due_at = due_at }
+        found[#found + 1] = { key = key, lane = lane.key, rank = rank, due_at = due_at, priority = lane.priority }
       end
     end
   end
@@ -38,12 +44,29 @@ local function candidates(wanted)
   return found
 end
 
+local function next_due()
+  local first
+  for _, lane in ipairs(lanes) do
+    local head = call('ZRANGEBYSCORE', lane.key, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if head[2] and (first == nil or tonumber(head[2]) < first) then first = tonumber(head[2]) end
+  end
+  return first or ''
+end
+
+if input.step == 'look' then
+  local found, seen = candidates(input.limit), {}
+  for at = 1, math.min(input.limit, #found) do
+    for _, each in ipairs({ found[at].rank, found[at].due_at, found[at].priority }) do seen[#seen + 1] = each end
+  end
+  return { now, #found < input.limit and next_due() or '', seen }
+end
+
 local function is_due(task) return task.status == 'pending' and not task.parked and num(task.scheduled_at) <= now end
 
 local rate = settings.rate_limit
 local bucket, tokens, filled_at = named('bucket', 'own'), 0, now
 if rate then tokens, filled_at = refill(bucket, rate.rate, rate.burst) end
-local wait_ms
+local wait_ms, is_asked
 
 local function grant(cost)
   if not rate then return true end
@@ -112,14 +135,14 @@ local function take(key, old, token)
   taken[#taken + 1] = payload_of(key, task)
 end
 
-local function answer(next_due)
-  if rate then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
+local function answer(ask_at)
+  if is_asked then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
   local number = #taken / 3
   if number > 0 then write_last_token() end
   count('pending', -number)
   count('running', number)
   write_counts()
-  return { now, next_due, taken }
+  return { now, ask_at, taken }
 end
 
 -- Read before anything is written: a script that meets what it does not know leaves everything alone.
@@ -142,6 +165,7 @@ for round = 1, ROUNDS do
   end
   local number = math.min(wanted, #found)
   if number > 0 and not last_token then read_last_token(input.claim_id) end
+  is_asked = is_asked or (rate and number > 0)
   for at = 1, number do
     local key, task = found[at].key, found[at].task
     if not is_due(task) then
@@ -157,15 +181,9 @@ for round = 1, ROUNDS do
   end
   write_indexes()
   if wait_ms then return answer(now + wait_ms) end
+  if input.step == 'share' then return answer('') end
   if #taken / 3 >= input.limit then return answer(now) end
-  if #found < wanted then
-    local next_due
-    for _, lane in ipairs(lanes) do
-      local head = call('ZRANGEBYSCORE', lane.key, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      if head[2] and (next_due == nil or tonumber(head[2]) < next_due) then next_due = tonumber(head[2]) end
-    end
-    return answer(next_due or '')
-  end
+  if #found < wanted then return answer(next_due()) end
 end
 -- The bound on one step is reached, and more may be due behind what was parked: worth asking again at once.
 return answer(now)
