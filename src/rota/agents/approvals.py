@@ -7,7 +7,7 @@ from rota.agents.ledger import Proposal, Provenance
 from rota.agents.listing import proposed
 from rota.agents.record import AGENT, AgentSchedule
 from rota.agents.records import Records, decided_already
-from rota.agents.wish import check_not_over, check_still_meant
+from rota.agents.wish import check_not_over, check_still_meant, digest_in_force, digest_shown
 from rota.core.task import Event, Identity
 from rota.errors import IllegalTransition, NotAllowed
 
@@ -24,13 +24,18 @@ class Approvals:
         """What waits for a person's decision, oldest first."""
         ledger, zones = await self._records.ledger(), await self._records.zones()
         whose = None if caller.sees_all else caller.group
-        return [proposed(one, zones.of(one.folder)) for one in await ledger.waiting(whose) if one.proposal is not None]
+        found = [one for one in await ledger.waiting(whose) if one.proposal is not None]
+        tasks = await (await self._records.store()).get([Identity(AGENT, one.id) for one in found])
+        return [proposed(one, zones.of(one.folder), task) for one, task in zip(found, tasks, strict=True)]
 
     async def approve(self, caller: Caller, schedule_id: str, *, digest: str | None = None) -> None:
         """Agree: the schedule counts from now on. With `digest`, only if it still is what the person has seen."""
         origin, proposal = await self._undecided(caller, schedule_id)
-        if digest is not None and digest != proposal.digest:
-            raise IllegalTransition(f"{schedule_id} was changed since you looked at it. Look again, then decide.")
+        if digest is not None and digest != digest_shown(schedule_id, proposal):
+            raise IllegalTransition(
+                f"What is asked for with {schedule_id} was changed since you looked at it, and nothing was approved."
+                " Look again (`rota agent waiting`), then decide."
+            )
         store = await self._records.store()
         check_not_over(schedule_id, proposal, await store.now())
         # The task first: an instance that dies in between leaves something to decide, not an approval of nothing.
@@ -41,7 +46,7 @@ class Approvals:
             check_still_meant(schedule_id, proposal, task)
             await self._records.change(schedule_id, proposal)
         ledger = await self._records.ledger()
-        if await ledger.decide(origin, "approved", caller.name, proposal.digest) is None:
+        if await ledger.decide(origin, "approved", caller.name, digest_in_force(proposal)) is None:
             await self._overtaken(origin, proposal)
         await self._tell(origin, f"{caller.name} has approved it.")
 
@@ -66,7 +71,7 @@ class Approvals:
         been made already, so what is written down about the schedule follows it."""
         ledger = await self._records.ledger()
         if proposal.kind == "update":
-            await ledger.set(seen.id, digest=proposal.digest)
+            await ledger.set(seen.id, digest=digest_in_force(proposal))
             raise IllegalTransition(
                 f"Somebody else has decided on {seen.id} at the same time. The change that you agreed to was made."
                 " Look at it again."

@@ -27,7 +27,9 @@ __all__ = [
     "depth_of",
     "digest_of",
     "expiry_of",
+    "first_digest_of",
     "needs_approval",
+    "wish_digest_of",
 ]
 
 Approval = Literal["all", "untrusted", "none"]
@@ -166,7 +168,33 @@ def check_prompt(prompt: str, rules: Rules) -> str:
     return prompt
 
 
-def digest_of(group: str, prompt: str, script: str | None, context_mode: str) -> str:
-    """A fingerprint of what a schedule does, shown to whoever approves it and checked before every run."""
-    text = msgspec.json.encode([group, prompt, script, context_mode])
-    return hashlib.sha256(text).hexdigest()
+def digest_of(
+    group: str,
+    prompt: str,
+    script: str | None,
+    context_mode: str,
+    *,
+    chat_jid: str = "",
+    timezone: str | None = None,
+    trigger: str | None = None,
+    expires_at: Instant | None = None,
+) -> str:
+    """A fingerprint of all that shapes what a schedule does and when, written down as agreed to and checked before
+    every run. `trigger` is in stored form, with its zone."""
+    return _hashed(["2", group, prompt, script, context_mode, chat_jid, timezone, trigger, expires_at])
+
+
+def first_digest_of(group: str, prompt: str, script: str | None, context_mode: str) -> str:
+    """The fingerprint as it was at first, without the times: what was agreed to then still counts, and is written
+    down anew with all of it when it next runs."""
+    return _hashed([group, prompt, script, context_mode])
+
+
+def wish_digest_of(schedule_id: str, kind: str, by: str, based_on: int | None, content: str) -> str:
+    """A fingerprint of what a person is shown before they agree: who asks for what, of which schedule as it stood,
+    and what would be in force (`content`, its digest)."""
+    return _hashed(["wish", schedule_id, kind, by, based_on, content])
+
+
+def _hashed(parts: list[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

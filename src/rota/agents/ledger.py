@@ -48,8 +48,11 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str
     expires_at: Instant | None = None
     digest: str = ""
+    """Of what would be in force. Once it left the times out: what counts is worked out anew, see `wish`."""
     by: str = ""
     """Who asks for it."""
+    in_run: str | None = None
+    """And in which scheduled run; None: in a conversation."""
     based_on: int | None = None
     """The version of the schedule that a change was asked for."""
 

@@ -26,7 +26,7 @@ from rota.agents.guard import (
 )
 from rota.agents.handler import AgentHandler
 from rota.agents.ledger import Provenance, RunningNow
-from rota.agents.listing import proposed, schedules_of
+from rota.agents.listing import proposed, scheduled, schedules_of
 from rota.agents.passes import MAKER, WayIn
 from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
 from rota.agents.records import Records, answered, decided_already
@@ -168,7 +168,7 @@ class Agents:
             await ledger.forget([origin.id])  # what was refused leaves nothing behind
             raise
         await self._records.refresh(target.folder)
-        return AgentSchedule.of_task(task, origin, zone_name)
+        return scheduled(task, origin, zone_name)
 
     async def list_tasks(
         self, caller: Caller, *, group: str | None = None, finished: bool = False
@@ -190,7 +190,7 @@ class Agents:
         task, origin = await self._records.find(caller, schedule_id)
         zones = await self._records.zones()
         if task is not None:
-            return AgentSchedule.of_task(task, origin, zones.of(task.owner or ""))
+            return scheduled(task, origin, zones.of(task.owner or ""))
         assert origin is not None, "one of the two was found"
         return proposed(origin, zones.of(origin.folder))
 
@@ -281,7 +281,7 @@ class Agents:
             origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
             group = await (await self.groups()).find(old.group_folder)
             await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.")
-            return AgentSchedule.of_task(task, origin, zone_name)
+            return scheduled(task, origin, zone_name)
         task = await self._records.change(schedule_id, proposal)
         await ledger.set(schedule_id, digest=proposal.digest)
         await self._records.refresh(old.group_folder)

@@ -7,9 +7,9 @@ from typing import Any, cast, get_args
 import msgspec
 
 from rota.agents.gate import MAX_SCRIPT
-from rota.agents.guard import Caller, check_prompt, digest_of
+from rota.agents.guard import Caller, check_prompt, digest_of, first_digest_of, wish_digest_of
 from rota.agents.ledger import Proposal, Provenance
-from rota.agents.record import AgentPayload, ContextMode, value_of
+from rota.agents.record import AgentPayload, ContextMode, payload_of, value_of
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
@@ -22,11 +22,15 @@ __all__ = [
     "check_reaches",
     "check_still_meant",
     "checked_script",
+    "content_digest",
     "context_mode_of",
+    "digest_in_force",
+    "digest_shown",
     "instant_of",
     "made_by_code",
     "new_trigger",
     "proposal_of",
+    "was_agreed_before_times",
 ]
 
 
@@ -125,13 +129,44 @@ def proposal_of(
         payload=msgspec.json.encode(payload).decode(),
         trigger=encode_trigger(trigger),
         expires_at=expires_at,
-        digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
+        digest=content_digest(payload, encode_trigger(trigger), expires_at),
         by=caller.name,
+        in_run=caller.run_id,
         based_on=based_on,
     )
 
 
 def made_by_code(task: Task, payload: AgentPayload) -> Provenance:
     """The origin of a schedule that the program's own code has made."""
-    digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
+    digest = content_digest(payload, task.trigger, task.expires_at)
     return Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
+
+
+def content_digest(payload: AgentPayload, trigger: str | None, expires_at: Instant | None) -> str:
+    """The fingerprint of what a schedule does and when."""
+    return digest_of(
+        payload.group_folder,
+        payload.prompt,
+        payload.script,
+        payload.context_mode,
+        chat_jid=payload.chat_jid,
+        timezone=payload.timezone,
+        trigger=trigger,
+        expires_at=expires_at,
+    )
+
+
+def digest_in_force(proposal: Proposal) -> str:
+    """The fingerprint of what a proposal would put in force, also of one from before it had the times in it."""
+    return content_digest(payload_of(proposal.payload), proposal.trigger, proposal.expires_at)
+
+
+def digest_shown(schedule_id: str, proposal: Proposal) -> str:
+    """What a person gives back to say: I agree to what I have seen, and to nothing else."""
+    content = digest_in_force(proposal)
+    return wish_digest_of(schedule_id, proposal.kind, proposal.by, proposal.based_on, content)
+
+
+def was_agreed_before_times(agreed: str, payload: AgentPayload) -> bool:
+    """Whether this was agreed to when the fingerprint had no times in it yet."""
+    return agreed == first_digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
