@@ -262,5 +262,17 @@ class Desk:
 
 def _short(schedule: AgentSchedule) -> Mapping[str, object]:
     """What of a schedule an action can change."""
-    names = ("status", "schedule_type", "schedule_value", "prompt", "context_mode", "approval", "held", "expires_at")
+    names = (
+        "status",
+        "schedule_type",
+        "schedule_value",
+        "timezone",
+        "prompt",
+        "script",
+        "context_mode",
+        "approval",
+        "held",
+        "expires_at",
+        "made_by",
+    )
     return {name: getattr(schedule, name) for name in names}

@@ -20,12 +20,14 @@ __all__ = [
     "ChangeAgentRequest",
     "ChannelModel",
     "ChannelRequest",
+    "DifferenceModel",
     "GroupModel",
     "GroupRequest",
     "GroupsModel",
     "KillRequest",
     "ScheduleAgentRequest",
     "SwitchModel",
+    "WantedModel",
 ]
 
 Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -43,6 +45,25 @@ class _Answer(BaseModel):
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class DifferenceModel(_Answer):
+    """One thing about a schedule as it is now, and as it would be; null: there is none."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+class WantedModel(_Answer):
+    """What waits for a person: who asks, and all that would be in force. `digest` stands for just this."""
+
+    kind: str
+    by: str
+    in_run: str | None
+    digest: str
+    changes: list[str]
+    shown: list[DifferenceModel]
 
 
 class AgentScheduleModel(_Answer):
@@ -74,6 +95,7 @@ class AgentScheduleModel(_Answer):
     has_proposal: bool
     asks_for: str | None
     asked_by: str | None
+    wanted: WantedModel | None
     held: str | None
 
 

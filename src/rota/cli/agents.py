@@ -18,7 +18,7 @@ from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rota.agents.desk import Desk
-    from rota.agents.record import AgentSchedule
+    from rota.agents.record import AgentSchedule, Wanted
 
 __all__ = [
     "add",
@@ -55,14 +55,6 @@ _COLUMNS: Final = (
     Column("NEXT", "next_run"),
     Column("LAST RESULT", "last_result"),
     Column("MADE BY", "made_by"),
-)
-_WAITING: Final = (
-    Column("ID", "id"),
-    Column("GROUP", "group_folder"),
-    Column("MADE BY", "made_by"),
-    Column("WHEN", "words"),
-    Column("PROMPT", "prompt"),
-    Column("DIGEST", "digest"),
 )
 _GROUPS: Final = (
     Column("FOLDER", "folder"),
@@ -136,7 +128,13 @@ async def ls(
 async def show(cli: Cli, schedule_id: IdArgument) -> None:
     """Show one scheduled agent."""
     async with desk_of(cli) as desk:
-        cli.output.one((await desk.get_task(schedule_id)).to_dict())
+        found = await desk.get_task(schedule_id)
+    if cli.output.as_json or found.wanted is None:
+        cli.output.one(found.to_dict())
+        return
+    cli.output.one({name: value for name, value in found.to_dict().items() if name != "wanted"})
+    cli.output.say("")
+    _show_wanted(cli, found, found.wanted, most_lines=None)
 
 
 async def running(cli: Cli, watch: WatchOption = False) -> None:
@@ -155,8 +153,47 @@ async def running(cli: Cli, watch: WatchOption = False) -> None:
 async def waiting(cli: Cli) -> None:
     """List what agents have asked for and a person has to approve."""
     async with desk_of(cli) as desk:
-        rows = [one.to_dict() for one in await desk.waiting()]
-    cli.output.page(rows, _WAITING, empty="Nothing waits for approval.")
+        found = await desk.waiting()
+    if cli.output.as_json or not found:
+        cli.output.page([one.to_dict() for one in found], (), empty="Nothing waits for approval.")
+        return
+    for number, one in enumerate(found):
+        assert one.wanted is not None, f"{one.id} waits for nothing"
+        cli.output.say("" if number else f"{len(found)} {'waits' if len(found) == 1 else 'wait'} for approval.\n")
+        _show_wanted(cli, one, one.wanted, most_lines=_MOST_LINES)
+
+
+_MOST_LINES: Final = 40
+"""Of one text in a list; `agent show` has all of it."""
+
+
+def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: Wanted, *, most_lines: int | None) -> None:
+    """Who asks for what: all that would be in force, and beside each thing that changes what it is now."""
+    asks = {"create": "a new schedule", "update": "a change"}.get(wanted.kind, f"to {wanted.kind} it")
+    where = "" if wanted.in_run is None else f" in the run {wanted.in_run}"
+    made = "" if wanted.kind == "create" else f" It was made by {schedule.made_by}."
+    cli.output.say(f"{schedule.id}: {wanted.by} asks{where} for {asks}.{made}")
+    for one in wanted.shown:
+        if wanted.kind == "create" or not one.is_change:
+            _show_text(cli, f"  {one.name}", one.new, schedule.id, most_lines)
+        else:
+            _show_text(cli, f"  {one.name}, now", one.old, schedule.id, most_lines)
+            _show_text(cli, f"  {one.name}, NEW", one.new, schedule.id, most_lines)
+    cli.output.say(f"  `rota agent approve {schedule.id} --digest {wanted.digest}` agrees to just this;")
+    cli.output.say(f"  `rota agent reject {schedule.id}` refuses it.")
+
+
+def _show_text(cli: Cli, name: str, text: str | None, schedule_id: str, most_lines: int | None) -> None:
+    """A short text beside its name, one of several lines below it: a script must not look like a word of ours."""
+    if text is None or "\n" not in text:
+        cli.output.say(f"{name}: {'none' if text is None else text}")
+        return
+    every = text.split("\n")
+    cli.output.say(f"{name} ({len(every)} lines):")
+    for line in every[:most_lines]:
+        cli.output.say(f"    | {line}")
+    if most_lines is not None and len(every) > most_lines:
+        cli.output.say(f"    and {len(every) - most_lines} lines more: `rota agent show {schedule_id}` has all of it.")
 
 
 async def log(
