@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rota.access import AuditLog, NewToken, Principal, Role, Tokens
 from rota.access.audit import Note
-from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Switch
+from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Revived, Switch
 from rota.agents.guard import Caller
 from rota.agents.ledger import RunningNow
 from rota.agents.record import AgentSchedule
@@ -174,9 +174,11 @@ class Desk:
             note.after = switch.to_dict()
             return switch
 
-    async def switch_on(self, scope: str = EVERYBODY) -> None:
-        async with self._acting("revive", scope) as (caller, _):
-            await self.agents.switch_on(caller, scope)
+    async def switch_on(self, scope: str = EVERYBODY) -> Revived:
+        async with self._acting("revive", scope) as (caller, note):
+            revived = await self.agents.switch_on(caller, scope)
+            note.after = revived.to_dict()
+            return revived
 
     async def add_group(
         self,

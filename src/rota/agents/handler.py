@@ -30,7 +30,7 @@ from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
 from rota.agents.snapshot import snapshot_of, write_snapshot
 from rota.agents.summary import cut, summary_of
-from rota.agents.wish import content_digest, was_agreed_before_times
+from rota.agents.wish import content_digest, standing_of, was_agreed_before_times
 from rota.clock import Instant
 from rota.core.task import Identity, Task, Want
 from rota.database import Database
@@ -152,7 +152,7 @@ class AgentHandler:
             raise LeaseLost(f"The run of {run.key!r} was taken over before it had begun. Nothing was run.")
         if task.want is Want.CANCEL:
             raise Discard("It was cancelled before the agent had begun.")
-        if task.want is Want.PAUSE:
+        if task.want is Want.PAUSE and not run.is_of_paused:
             raise Snooze("1s")  # settled as paused: nothing has run, and nothing is counted
         return task
 
@@ -326,7 +326,7 @@ class AgentHandler:
 
 def _follows_code(origin: Provenance) -> bool:
     """Whether the program's own code has the say about it: nobody has agreed to anything else since."""
-    return origin.made_by == "code" and origin.approval == "none"
+    return origin.made_by == "code" and standing_of(origin) == "none"
 
 
 def _furnished(groups_dir: Path, name: str, uid: int | None, content: bytes) -> Path:

@@ -20,8 +20,10 @@ from rota.errors import LimitExceeded
 __all__ = [
     "MAX_OUTPUT",
     "RESULTS_KEPT",
+    "ApprovalState",
     "Ledger",
     "Proposal",
+    "ProposalKind",
     "Provenance",
     "Result",
     "RunningNow",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 ApprovalState = Literal["none", "waiting", "approved", "rejected"]
+ProposalKind = Literal["create", "update", "pause", "resume", "cancel", "run"]
 
 RESULTS_KEPT: Final = 30
 """Full results of one schedule; older ones are dropped."""
@@ -41,9 +44,10 @@ MAX_OUTPUT: Final = 8_000
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for and is not yet approved: a new schedule, or a change of one. All in stored form."""
+    """What was asked for and is not yet approved: a new schedule, a change of one, or something that a run may not do
+    by itself. All in stored form: for the last, as the schedule stood."""
 
-    kind: Literal["create", "update"]
+    kind: ProposalKind
     payload: str
     trigger: str
     expires_at: Instant | None = None
@@ -55,6 +59,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """And in which scheduled run; None: in a conversation."""
     based_on: int | None = None
     """The version of the schedule that a change was asked for."""
+    standing: ApprovalState | None = None
+    """What had been decided about the schedule before: that counts again if this is rejected."""
 
 
 _decode_proposal = warmed(msgspec.json.Decoder(Proposal), '{"kind":"create","payload":"","trigger":""}').decode
@@ -180,7 +186,7 @@ class Ledger:
             decided = msgspec.structs.replace(
                 current,
                 approval=approval,
-                proposal=None if approval == "approved" else current.proposal,
+                proposal=current.proposal if approval == "rejected" else None,
                 decided_by=by,
                 decided_at=dialect.now(connection),
                 digest=digest,
@@ -189,6 +195,18 @@ class Ledger:
             return decided
 
         return await self._database.write(write)
+
+    async def made_by_agents(self, folder: str, since: Instant) -> list[Provenance]:
+        """What the agents of a group have made since then with nobody's approval, oldest first, over or not."""
+        statement = (
+            select(provenance)
+            .where(provenance.c.folder == folder, provenance.c.depth > 0, provenance.c.created_at > since)
+            .where(provenance.c.approval == "none")
+            .order_by(provenance.c.created_at, provenance.c.id)
+            .limit(1_000)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [provenance_of(row) for row in rows]
 
     async def set(self, schedule_id: str, **values: object) -> None:
         """Change single values of a record."""

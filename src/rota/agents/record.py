@@ -258,7 +258,9 @@ def held_of(task: Task | None, origin: Provenance | None) -> str | None:
 
 
 def status_of(task: Task) -> str:
-    """Seed 001's word for its status: one for pending and running."""
+    """Seed 001's word for its status: one for pending and running. A run that is asked for leaves it paused."""
+    if task.status is TaskStatus.PENDING and task.want is Want.PAUSE:
+        return TaskStatus.PAUSED.value
     return "active" if task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) else task.status.value
 
 

@@ -201,14 +201,15 @@ class ScheduleAgentRequest(_Request):
 
 
 class ChangeAgentRequest(_Request):
-    """What is to be changed; what is left out stays. An empty script takes the gate away."""
+    """What is to be changed; what is left out stays. An empty script takes the gate away, so does `expires` the end."""
 
     prompt: Prompt | None = None
     schedule_type: Literal["cron", "interval", "once"] | None = None
     schedule_value: Word | None = None
     context_mode: Literal["isolated", "group"] | None = None
     script: Script | None = None
-    expires: Word | None = None
+    timezone: Zone | None = None
+    expires: Annotated[str, Field(max_length=255, pattern=_NO_NUL)] | None = None
 
 
 class ApproveRequest(_Request):

@@ -6,7 +6,7 @@ Nobody can agree to what they have not seen: whatever shapes what will run is he
 from __future__ import annotations
 
 from rota.agents.ledger import Provenance
-from rota.agents.record import AgentPayload, Difference, Wanted, payload_of, value_of
+from rota.agents.record import AgentPayload, Difference, Wanted, payload_of, status_of, value_of
 from rota.agents.wish import digest_shown
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
@@ -30,8 +30,16 @@ def wanted_of(origin: Provenance | None, task: Task | None, timezone: str) -> Wa
         by=proposal.by,
         in_run=proposal.in_run,
         digest=digest_shown(origin.id, proposal),
-        shown=tuple(Difference(name, old.get(name), value) for name, value in new.items()),
+        shown=(*_deed(proposal.kind, task), *(Difference(name, old.get(name), value) for name, value in new.items())),
     )
+
+
+def _deed(kind: str, task: Task | None) -> tuple[Difference, ...]:
+    """What would become of the schedule itself, if a run asks for that."""
+    become = {"pause": "paused", "resume": "active", "cancel": "cancelled", "run": "runs once, now"}
+    if kind not in become:
+        return ()
+    return (Difference("status", None if task is None else status_of(task), become[kind]),)
 
 
 def _facts_of_task(task: Task, timezone: str, seen_at: Instant) -> Facts:

@@ -8,13 +8,13 @@ import msgspec
 
 from rota.agents.gate import MAX_SCRIPT
 from rota.agents.guard import Caller, check_prompt, digest_of, first_digest_of, wish_digest_of
-from rota.agents.ledger import Proposal, Provenance
+from rota.agents.ledger import ApprovalState, Proposal, Provenance
 from rota.agents.record import AgentPayload, ContextMode, payload_of, value_of
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded
-from rota.triggers import AnyTrigger, Once, decode_trigger, encode_trigger, parse_trigger
+from rota.triggers import AnyTrigger, Cron, Once, decode_trigger, encode_trigger, parse_trigger
 
 __all__ = [
     "changed_payload",
@@ -30,6 +30,7 @@ __all__ = [
     "made_by_code",
     "new_trigger",
     "proposal_of",
+    "standing_of",
     "was_agreed_before_times",
 ]
 
@@ -76,7 +77,12 @@ def check_not_over(schedule_id: str, proposal: Proposal, now: Instant) -> None:
 
 
 def changed_payload(
-    old: AgentPayload, settings: AgentSettings, prompt: str | None, context_mode: str | None, script: str | None
+    old: AgentPayload,
+    settings: AgentSettings,
+    prompt: str | None,
+    context_mode: str | None,
+    script: str | None,
+    timezone: str | None,
 ) -> AgentPayload:
     """The payload with what is given in place of what it had."""
     return msgspec.structs.replace(
@@ -84,14 +90,24 @@ def changed_payload(
         prompt=old.prompt if prompt is None else check_prompt(prompt, settings.rules),
         context_mode=old.context_mode if context_mode is None else context_mode_of(context_mode),
         script=old.script if script is None else checked_script(script),
+        timezone=timezone or old.timezone,
     )
 
 
 def new_trigger(
-    stored: str, schedule_type: str | None, schedule_value: str | int | None, timezone: str, now: Instant
+    stored: str,
+    schedule_type: str | None,
+    schedule_value: str | int | None,
+    timezone: str,
+    now: Instant,
+    *,
+    rezone: bool = False,
 ) -> AnyTrigger:
-    """The trigger as it is, or the new one; a value alone is of the type that it had."""
+    """The trigger as it is, or the new one; a value alone is of the type that it had. `rezone` puts one that goes by
+    the calendar into another zone."""
     old = decode_trigger(stored)
+    if rezone and isinstance(old, Cron) and old.timezone != timezone:
+        old = parse_trigger("cron", old.expression, timezone=timezone, now=now)
     if schedule_value is None:
         if schedule_type is not None and schedule_type != old.kind:
             raise InvalidInput(
@@ -122,8 +138,9 @@ def proposal_of(
     expires_at: Instant | None,
     caller: Caller,
     based_on: int | None = None,
+    origin: Provenance | None = None,
 ) -> Proposal:
-    """What is asked for, in stored form."""
+    """What is asked for, in stored form; `origin` is that of the schedule that it is about."""
     return Proposal(
         kind=kind,
         payload=msgspec.json.encode(payload).decode(),
@@ -133,7 +150,15 @@ def proposal_of(
         by=caller.name,
         in_run=caller.run_id,
         based_on=based_on,
+        standing=None if origin is None else standing_of(origin),
     )
+
+
+def standing_of(origin: Provenance) -> ApprovalState:
+    """What was last decided about a schedule, whatever waits now."""
+    if origin.approval != "waiting" or origin.proposal is None:
+        return origin.approval
+    return origin.proposal.standing or "approved"
 
 
 def made_by_code(task: Task, payload: AgentPayload) -> Provenance:

@@ -262,7 +262,8 @@ def _text_of(script: Path | None) -> str | None:
 async def run(cli: Cli, schedule_id: IdArgument) -> None:
     """Run it once, now; its own times stay."""
     async with desk_of(cli) as desk:
-        _say(cli, await desk.run_task(schedule_id), "is due now")
+        due = await desk.run_task(schedule_id)
+    _say(cli, due, "runs once, now, and stays paused" if due.status == "paused" else "is due now")
 
 
 async def pause(cli: Cli, schedule_id: IdArgument) -> None:
@@ -316,15 +317,14 @@ async def kill(
     """Throw the kill switch of a group, or of all: what runs is ended, what is due is skipped."""
     async with desk_of(cli) as desk:
         switch = await desk.switch_off(scope, reason)
-    cli.output.one(switch.to_dict(), f"{switch.words} `rota agent revive` lets it go on.")
+    cli.output.one(switch.to_dict(), f"{switch.words} `{switch.way_back}` lets it go on.")
 
 
 async def revive(cli: Cli, scope: ScopeArgument = "*") -> None:
     """Let a group, or all, go on. What was skipped stays skipped."""
     async with desk_of(cli) as desk:
-        await desk.switch_on(scope)
-    whose = "All groups" if scope == "*" else f"The group {scope!r}"
-    cli.output.one({"scope": scope, "revived": True}, f"{whose} may go on.")
+        revived = await desk.switch_on(scope)
+    cli.output.one(revived.to_dict(), revived.words)
 
 
 def _say(cli: Cli, schedule: AgentSchedule, what: str) -> None:

@@ -87,7 +87,7 @@ def of_schedule(schedule: AgentSchedule) -> list[Action]:
     if schedule.is_running:
         verbs = ("stop", "pause", "cancel")
     else:
-        verbs = ("resume", "cancel") if schedule.status == "paused" else ("run", "pause", "cancel")
+        verbs = ("resume", "run", "cancel") if schedule.status == "paused" else ("run", "pause", "cancel")
     return [on_one(verb, schedule.id) for verb in verbs]
 
 
@@ -144,7 +144,6 @@ async def carry_out(view: View, form: Form) -> Response:
 _DONE: Final[Mapping[str, tuple[Callable[[Desk, str], Awaitable[object]], str]]] = {
     "reject": (Desk.reject, "rejected"),
     "stop": (Desk.stop_run, "told to end"),
-    "run": (Desk.run_task, "due now"),
     "pause": (Desk.pause_task, "paused"),
     "resume": (Desk.resume_task, "going on"),
     "cancel": (Desk.cancel_task, "cancelled"),
@@ -155,6 +154,9 @@ async def _done(desk: Desk, verb: str, schedule_id: str, digest: str | None) -> 
     if verb == "approve":
         await desk.approve(schedule_id, digest=digest)
         return f"{schedule_id} is approved."
+    if verb == "run":
+        stays = (await desk.run_task(schedule_id)).status == "paused"
+        return f"{schedule_id} is due now{', once, and stays paused' if stays else ''}."
     if verb not in _DONE:
         raise InvalidInput(f"There is nothing called {verb[:20]!r} to do here. Use one of: {', '.join(_LABELS)}.")
     act, said = _DONE[verb]
@@ -168,7 +170,6 @@ async def throw(view: View, form: Form) -> Response:
     back = safe_back(form.exact("back"), view.site.service.base_path)
     whose = "All groups" if scope == EVERYBODY else f"The group {scope}"
     if form.need("verb") == "revive":
-        await desk.switch_on(scope)
-        return view.back(f"{whose} may go on.", back)
+        return view.back((await desk.switch_on(scope)).words, back)
     await desk.switch_off(scope, form.get("reason") or "from the dashboard")
     return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", back)
