@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rota.agents.guard import Caller
-from rota.agents.ledger import ApprovalState, Proposal, Provenance
+from rota.agents.ledger import ApprovalState, Proposal, Provenance, taken_over
 from rota.agents.listing import proposed
 from rota.agents.record import AGENT, AgentSchedule
 from rota.agents.records import Records, answered, decided_already
@@ -94,7 +94,8 @@ class Approvals:
         been made already, so what is written down about the schedule follows it."""
         ledger = await self._records.ledger()
         if proposal.kind != "create":
-            await ledger.set(seen.id, digest=_decision(seen, proposal)[1])
+            now = await (await self._records.store()).now()
+            await ledger.set(seen.id, digest=_decision(seen, proposal)[1], **taken_over(proposal, now))
             raise IllegalTransition(
                 f"Somebody else has decided on {seen.id} at the same time. What you agreed to was done."
                 " Look at it again."

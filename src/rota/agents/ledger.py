@@ -30,6 +30,7 @@ __all__ = [
     "kept_text",
     "provenance_of",
     "row_of",
+    "taken_over",
 ]
 
 ApprovalState = Literal["none", "waiting", "approved", "rejected"]
@@ -59,6 +60,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """And in which scheduled run; None: in a conversation."""
     based_on: int | None = None
     """The version of the schedule that a change was asked for."""
+    maker: str | None = None
+    """Whose the schedule is from then on: that of an agent that rewrites what a person has made. None: as before."""
+    depth: int = 0
     standing: ApprovalState | None = None
     """What had been decided about the schedule before: that counts again if this is rejected."""
 
@@ -183,6 +187,7 @@ class Ledger:
             current = None if row is None else provenance_of(row)
             if current is None or current.approval != "waiting" or current.proposal != seen.proposal:
                 return None
+            assert current.proposal is not None, f"{seen.id} waits for nothing"
             decided = msgspec.structs.replace(
                 current,
                 approval=approval,
@@ -191,6 +196,8 @@ class Ledger:
                 decided_at=dialect.now(connection),
                 digest=digest,
             )
+            if approval == "approved":
+                decided = msgspec.structs.replace(decided, **taken_over(current.proposal, dialect.now(connection)))
             connection.execute(provenance.update().where(mine).values(**row_of(decided)))
             return decided
 
@@ -269,6 +276,14 @@ class Ledger:
         statement = select(results).where(results.c.id == schedule_id).order_by(results.c.row_id.desc()).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
         return [Result(**{str(name): value for name, value in row.items() if name != "row_id"}) for row in rows]
+
+
+def taken_over(proposal: Proposal, now: Instant) -> dict[str, Any]:
+    """What is written down anew when an agent has rewritten a schedule: it is the agent's now, with an agent's limits.
+    Nothing if it stays whose it was."""
+    if proposal.maker is None:
+        return {}
+    return {"made_by": proposal.maker, "made_in_run": proposal.in_run, "depth": proposal.depth, "created_at": now}
 
 
 def kept_text(text: str) -> str:

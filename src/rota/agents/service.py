@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
+
 from rota.access import Tokens
 from rota.agents.approvals import EVENTS, Approvals
 from rota.agents.channels import Channels, Courier
@@ -27,7 +29,7 @@ from rota.agents.guard import (
     needs_consent,
 )
 from rota.agents.handler import AgentHandler
-from rota.agents.ledger import ProposalKind, Provenance, RunningNow
+from rota.agents.ledger import ProposalKind, Provenance, RunningNow, taken_over
 from rota.agents.listing import proposed, scheduled, schedules_of
 from rota.agents.passes import MAKER, WayIn
 from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
@@ -44,6 +46,8 @@ from rota.agents.wish import (
     made_by_code,
     new_trigger,
     proposal_of,
+    rewrites,
+    sooner,
     standing_of,
 )
 from rota.clock import DAY, Instant, isoformat
@@ -293,13 +297,18 @@ class Agents:
         check_interval(trigger, caller, rules, now)
         if encode_trigger(trigger) != task.trigger:
             self._check_rested(caller, origin, trigger.next_after(now))
-        made_at = origin.created_at if origin is not None else task.created_at
-        wanted = instant_of(expires or None, zone_name, now)
-        expires_at = task.expires_at if expires is None else expiry_of(wanted, caller, rules, made_at)
-        check_reaches(trigger, expires_at)
         if origin is None:
             origin = await ledger.add(made_by_code(task, old))
+        takes_over = rewrites(caller, origin, old, payload)
+        expires_at, made_at = task.expires_at, now if takes_over else origin.created_at
+        if expires is not None:
+            expires_at = expiry_of(instant_of(expires or None, zone_name, now), caller, rules, made_at)
+        elif takes_over:
+            expires_at = sooner(expires_at, expiry_of(None, caller, rules, made_at))
+        check_reaches(trigger, expires_at)
         proposal = proposal_of("update", payload, trigger, expires_at, caller, based_on=task.version, origin=origin)
+        if takes_over:
+            proposal = msgspec.structs.replace(proposal, maker=caller.name, depth=depth_of(caller))
         is_of_people = origin.depth == 0
         if needs_approval(caller, rules) or needs_consent(caller, rules, old.group_folder, is_of_people=is_of_people):
             origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
@@ -307,7 +316,7 @@ class Agents:
             await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.")
             return scheduled(task, origin, zone_name)
         task = await self._records.change(schedule_id, proposal)
-        await ledger.set(schedule_id, digest=proposal.digest)
+        await ledger.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
         await self._records.refresh(old.group_folder)
         return await self.get_task(caller, task.key)
 

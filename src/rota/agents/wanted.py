@@ -23,8 +23,10 @@ def wanted_of(origin: Provenance | None, task: Task | None, timezone: str) -> Wa
     proposal = None if origin is None or origin.approval != "waiting" else origin.proposal
     if origin is None or proposal is None:
         return None
-    old = {} if task is None else _facts_of_task(task, timezone, origin.created_at)
-    new = _facts(payload_of(proposal.payload), proposal.trigger, proposal.expires_at, timezone, origin.created_at)
+    old = {} if task is None else _facts_of_task(task, timezone, origin)
+    maker = proposal.maker or origin.made_by
+    payload = payload_of(proposal.payload)
+    new = _facts(payload, proposal.trigger, proposal.expires_at, timezone, origin.created_at, maker)
     return Wanted(
         kind=proposal.kind,
         by=proposal.by,
@@ -42,16 +44,21 @@ def _deed(kind: str, task: Task | None) -> tuple[Difference, ...]:
     return (Difference("status", None if task is None else status_of(task), become[kind]),)
 
 
-def _facts_of_task(task: Task, timezone: str, seen_at: Instant) -> Facts:
+def _facts_of_task(task: Task, timezone: str, origin: Provenance) -> Facts:
     try:
         payload = payload_of(task.payload)
     except InvalidInput:
         return {}  # nobody can read what it does now; what it would do can be shown all the same
-    return _facts(payload, task.trigger, task.expires_at, timezone, seen_at)
+    return _facts(payload, task.trigger, task.expires_at, timezone, origin.created_at, origin.made_by)
 
 
 def _facts(
-    payload: AgentPayload, trigger: str | None, expires_at: Instant | None, timezone: str, seen_at: Instant
+    payload: AgentPayload,
+    trigger: str | None,
+    expires_at: Instant | None,
+    timezone: str,
+    seen_at: Instant,
+    made_by: str,
 ) -> Facts:
     zone = payload.timezone or timezone
     return {
@@ -63,6 +70,7 @@ def _facts(
         "expires_at": isoformat(expires_at),
         "context_mode": payload.context_mode,
         "timezone": zone,
+        "made_by": made_by,
     }
 
 

@@ -30,6 +30,8 @@ __all__ = [
     "made_by_code",
     "new_trigger",
     "proposal_of",
+    "rewrites",
+    "sooner",
     "standing_of",
     "was_agreed_before_times",
 ]
@@ -58,6 +60,11 @@ def instant_of(text: str | None, timezone: str, now: Instant) -> Instant | None:
     trigger = parse_trigger("once", text, timezone=timezone, now=now)
     assert isinstance(trigger, Once)
     return trigger.at
+
+
+def sooner(one: Instant | None, other: Instant | None) -> Instant | None:
+    """The earlier of two ends; None is never."""
+    return min((at for at in (one, other) if at is not None), default=None)
 
 
 def check_reaches(trigger: AnyTrigger, expires_at: Instant | None) -> None:
@@ -152,6 +159,13 @@ def proposal_of(
         based_on=based_on,
         standing=None if origin is None else standing_of(origin),
     )
+
+
+def rewrites(caller: Caller, origin: Provenance, old: AgentPayload, new: AgentPayload) -> bool:
+    """Whether an agent makes something of its own out of what people have made: another prompt, script or session.
+    Then it is the agent's, and ends as agents' schedules do. A new time alone leaves it whose it was."""
+    does = [(one.prompt, one.script, one.context_mode) for one in (old, new)]
+    return not caller.is_person and origin.depth == 0 and does[0] != does[1]
 
 
 def standing_of(origin: Provenance) -> ApprovalState:
