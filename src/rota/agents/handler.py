@@ -30,7 +30,7 @@ from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
 from rota.agents.snapshot import snapshot_of, write_snapshot
 from rota.agents.summary import cut, summary_of
-from rota.agents.wish import content_digest, standing_of, was_agreed_before_times
+from rota.agents.wish import content_digest, follows_code, was_agreed_before_times
 from rota.clock import Instant
 from rota.core.task import Identity, Task, Want
 from rota.database import Database
@@ -190,7 +190,7 @@ class AgentHandler:
         for last in (False, True):
             if origin is not None and digest == origin.digest:
                 return beginning
-            if origin is not None and (_follows_code(origin) or was_agreed_before_times(origin.digest, payload)):
+            if origin is not None and (follows_code(origin) or was_agreed_before_times(origin.digest, payload)):
                 return msgspec.structs.replace(beginning, digest=digest)
             if not last:
                 await asyncio.sleep(LOOK_EVERY)
@@ -322,11 +322,6 @@ class AgentHandler:
         run = f"{job.id}-{job.task.token}"
         notice = Notice(kind=kind, group=job.group.folder, schedule_id=job.id, text=text, at=now, run=run)
         await _insist(lambda: self._channels.tell(job.group, notice))
-
-
-def _follows_code(origin: Provenance) -> bool:
-    """Whether the program's own code has the say about it: nobody has agreed to anything else since."""
-    return origin.made_by == "code" and standing_of(origin) == "none"
 
 
 def _furnished(groups_dir: Path, name: str, uid: int | None, content: bytes) -> Path:

@@ -42,6 +42,7 @@ from rota.agents.wish import (
     check_reaches,
     checked_script,
     context_mode_of,
+    follows_code,
     instant_of,
     made_by_code,
     new_trigger,
@@ -319,6 +320,21 @@ class Agents:
         await ledger.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
         await self._records.refresh(old.group_folder)
         return await self.get_task(caller, task.key)
+
+    async def is_kept(self, schedule_id: str) -> bool:
+        """Whether what a schedule does is agreed to and written down here, so that it is changed here and nowhere
+        else. What the program's own code has made is not."""
+        origin = (await (await self._records.ledger()).get([schedule_id])).get(schedule_id)
+        return origin is not None and not follows_code(origin)
+
+    async def check_not_kept(self, schedule_id: str) -> None:
+        """Refuse another way to change a schedule that is kept here: its next run would find that nobody agreed."""
+        if await self.is_kept(schedule_id):
+            raise InvalidInput(
+                f"{schedule_id} is a scheduled agent: what it does is agreed to, and checked before each run. Change it"
+                f" as one, with `rota agent update {schedule_id}`, PATCH /api/agents/schedules/{schedule_id} or"
+                " `update_task` of the agents in code."
+            )
 
     async def task_history(
         self, caller: Caller, schedule_id: str, *, limit: int = 20, cursor: str | None = None

@@ -14,7 +14,7 @@ from rota.agents.settings import AgentSettings
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded
-from rota.triggers import AnyTrigger, Cron, Once, decode_trigger, encode_trigger, parse_trigger
+from rota.triggers import AnyTrigger, Cron, Interval, Once, decode_trigger, encode_trigger, parse_trigger
 
 __all__ = [
     "changed_payload",
@@ -26,6 +26,7 @@ __all__ = [
     "context_mode_of",
     "digest_in_force",
     "digest_shown",
+    "follows_code",
     "instant_of",
     "made_by_code",
     "new_trigger",
@@ -123,7 +124,9 @@ def new_trigger(
         return old
     if schedule_type in (None, old.kind) and str(schedule_value) == value_of(old, timezone):
         return old  # an equal interval keeps its grid
-    return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
+    new = parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
+    is_same = isinstance(new, Interval) and isinstance(old, Interval) and new.every_ms == old.every_ms
+    return old if is_same else new  # "1h" is 3600000, too
 
 
 def check_still_meant(schedule_id: str, proposal: Proposal, task: Task | None) -> None:
@@ -179,6 +182,11 @@ def made_by_code(task: Task, payload: AgentPayload) -> Provenance:
     """The origin of a schedule that the program's own code has made."""
     digest = content_digest(payload, task.trigger, task.expires_at)
     return Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
+
+
+def follows_code(origin: Provenance) -> bool:
+    """Whether the program's own code has the say about it: nobody has agreed to anything else since."""
+    return origin.made_by == "code" and standing_of(origin) == "none"
 
 
 def content_digest(payload: AgentPayload, trigger: str | None, expires_at: Instant | None) -> str:

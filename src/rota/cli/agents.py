@@ -39,6 +39,7 @@ __all__ = [
     "show",
     "stop",
     "token",
+    "update",
     "waiting",
 ]
 
@@ -241,6 +242,38 @@ async def add(
             expires=expires,
         )
     cli.output.one(made.to_dict(), f"{made.id}: {made.words}; next {made.next_run_words}.")
+
+
+async def update(
+    cli: Cli,
+    schedule_id: IdArgument,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the agent should do.")] = None,
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
+    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of its times.")] = None,
+    context: Annotated[Context | None, typer.Option("--context", help="A session of its own, or the group's.")] = None,
+    script: Annotated[
+        str | None, typer.Option("--script", metavar="FILE", help="A new gate script; '' takes it away.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="When it ends by itself; '' for never.")
+    ] = None,
+) -> None:
+    """Change a scheduled agent: what is given is changed, the rest stays."""
+    kind, value = (None, None) if cron is every is at is None else _trigger(cron, every, at)
+    async with desk_of(cli) as desk:
+        changed = await desk.update_task(
+            schedule_id,
+            prompt=prompt,
+            schedule_type=kind,
+            schedule_value=value,
+            context_mode=None if context is None else context.value,
+            script=_text_of(Path(script)) if script else script,
+            timezone=tz,
+            expires=expires,
+        )
+    _say(cli, changed, "is changed")
 
 
 def _trigger(cron: str | None, every: str | None, at: str | None) -> tuple[str, str]:
