@@ -111,19 +111,16 @@ def run_of(group: str, schedule_id: str = "task-1") -> Caller:
 
 
 Deed = Callable[[Agents, Caller, str], Awaitable[AgentSchedule]]
-RESUME: Deed = lambda agents, caller, schedule_id: agents.resume_task(caller, schedule_id)  # noqa: E731
-CANCEL: Deed = lambda agents, caller, schedule_id: agents.cancel_task(caller, schedule_id)  # noqa: E731
-PAUSE: Deed = lambda agents, caller, schedule_id: agents.pause_task(caller, schedule_id)  # noqa: E731
 
 
 @pytest.mark.parametrize(
     ("who", "is_paused", "deed", "kind", "after"),
     [
-        ("family", True, RESUME, "resume", "active"),
-        ("family", False, CANCEL, "cancel", "cancelled"),
-        ("main", True, RESUME, "resume", "active"),
-        ("main", False, CANCEL, "cancel", "cancelled"),
-        ("main", False, PAUSE, "pause", "paused"),
+        ("family", True, Agents.resume_task, "resume", "active"),
+        ("family", False, Agents.cancel_task, "cancel", "cancelled"),
+        ("main", True, Agents.resume_task, "resume", "active"),
+        ("main", False, Agents.cancel_task, "cancel", "cancelled"),
+        ("main", False, Agents.pause_task, "pause", "paused"),
     ],
 )
 @pytest.mark.parametrize("approval", ["all", "untrusted"])

@@ -169,7 +169,9 @@ class Agents:
         spent = 0 if waits or caller.is_person else await self._check_pace(target.folder, trigger, now)
         origin = await ledger.add(origin, max_waiting=rules.max_waiting)
         if waits:
-            await self._records.tell("approval_wanted", target, origin.id, f"{caller.name} wants to schedule: {prompt}")
+            gate = "" if payload.script is None else ", with a script"
+            text = f"{caller.name} wants to schedule{gate}: {prompt}"
+            await self._records.tell("approval_wanted", target, origin.id, text)
             await self._records.refresh(target.folder)
             return proposed(origin, zone_name)
         try:
@@ -314,8 +316,11 @@ class Agents:
         if needs_approval(caller, rules) or needs_consent(caller, rules, old.group_folder, is_of_people=is_of_people):
             origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
             group = await (await self.groups()).find(old.group_folder)
-            await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.")
-            return scheduled(task, origin, zone_name)
+            asked = scheduled(task, origin, zone_name)
+            what = "" if asked.wanted is None else ", ".join(asked.wanted.changes).replace("_", " ")
+            text = f"{caller.name} wants to change its {what or 'record'}."
+            await self._records.tell("approval_wanted", group, schedule_id, text)
+            return asked
         task = await self._records.change(schedule_id, proposal)
         await ledger.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
         await self._records.refresh(old.group_folder)

@@ -170,10 +170,10 @@ _MOST_LINES: Final = 40
 
 def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: Wanted, *, most_lines: int | None) -> None:
     """Who asks for what: all that would be in force, and beside each thing that changes what it is now."""
-    asks = {"create": "a new schedule", "update": "a change"}.get(wanted.kind, f"to {wanted.kind} it")
+    asks = {"create": "for a new schedule", "update": "for a change"}.get(wanted.kind, f"to {wanted.kind} it")
     where = "" if wanted.in_run is None else f" in the run {wanted.in_run}"
     made = "" if wanted.kind == "create" else f" It was made by {schedule.made_by}."
-    cli.output.say(f"{schedule.id}: {wanted.by} asks{where} for {asks}.{made}")
+    cli.output.say(f"{schedule.id}: {wanted.by} asks{where} {asks}.{made}")
     for one in wanted.shown:
         if wanted.kind == "create" or not one.is_change:
             _show_text(cli, f"  {one.name}", one.new, schedule.id, most_lines)
