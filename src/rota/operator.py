@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rota.access import AuditLog, NewToken, Principal, Role, Token, Tokens
 from rota.access.audit import Note
+from rota.agents import AGENT, agents_of
 from rota.answers import Receipt, ScheduleInfo, TaskDetails, answered
 from rota.app import Rota
 from rota.clock import Instant
@@ -167,6 +168,9 @@ class Operator:
         """Make or change a schedule, as `app.schedules.upsert` does."""
         self._need(Role.OPERATOR, "make a schedule")
         async with self._recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
+            if task_type == AGENT:
+                # Also where this app runs none of them: another process does.
+                await agents_of(self._app).check_not_kept(schedule_id)
             before = await self._app.schedules.get(schedule_id, task_type)
             note.before = None if before is None else before.to_dict()
             info = await self._app.schedules.upsert(schedule_id, type=task_type, **settings)

@@ -6,6 +6,7 @@ the same id changes the schedule instead of adding one.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Final
 
@@ -47,6 +48,12 @@ class Schedules:
         self._ready = ready
         self._timezone = timezone
         self._clock = clock
+        self._checks: dict[str, Callable[[str], Awaitable[None]]] = {}
+
+    def check_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None:
+        """Ask `check` before a schedule of this type is made or changed here, with its id: whoever keeps more about
+        some of them than a trigger and a payload refuses those, with the way to go."""
+        self._checks[task_type] = check
 
     async def upsert(
         self,
@@ -75,6 +82,8 @@ class Schedules:
         it has no offset, or an aware datetime) says when. `limit` bounds how many live ones `owner` may have.
         """
         identity = _identity(schedule_id, type)
+        if (check := self._checks.get(type)) is not None:
+            await check(schedule_id)
         timezone = tz or self._timezone
         store = await self._ready()
         now = await store.now()

@@ -143,7 +143,8 @@ async def test_a_run_that_ends_its_own_schedule_is_the_last_and_goes_on_to_its_e
 async def test_what_another_asks_stops_the_run_as_before(app: Rota, agents: Agents) -> None:
     async with app:
         await (await agents.groups()).add("family")
-        made = await agents.schedule_task(ANN, **MONTHLY, group="family")
+        made = await agents.schedule_task(Caller.agent("family"), **MONTHLY)
+        await agents.approve(ANN, made.id)
         of_another = Caller.agent("family", run_id="task-1-1-7")
         assert (await agents.cancel_task(of_another, made.id)).status == "cancelled"
 

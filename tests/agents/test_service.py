@@ -12,9 +12,11 @@ from sqlalchemy import func, select
 
 from rota import Rota
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.guard import digest_of
 from rota.agents.ledger import Ledger, Provenance
+from rota.agents.record import AGENT, payload_of
+from rota.agents.wish import content_digest
 from rota.clock import DAY
+from rota.core.task import Identity
 from rota.database.tables.agents import provenance
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed, RotaError, UnknownGroup, UnknownTask
 from rota.testing import FakeClock
@@ -386,4 +388,7 @@ async def test_of_two_who_decide_at_once_one_is_told_so(
         assert changed.has_proposal
         await overtake(made.id)
         after = await agents.get_task(ANN, made.id)
-        assert after.digest == digest_of("family", after.prompt, None, "isolated"), "it can run as it is"
+        (task,) = await (await app.store()).get([Identity(AGENT, made.id)])
+        assert task is not None
+        digest = content_digest(payload_of(task.payload), task.trigger, task.expires_at)
+        assert (after.prompt, after.digest) == ("changed", digest), "it can run as it is"

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from rota.agents.guard import Caller
-from rota.agents.ledger import Proposal, Provenance
+from rota.agents.ledger import ApprovalState, Proposal, Provenance, taken_over
 from rota.agents.listing import proposed
 from rota.agents.record import AGENT, AgentSchedule
-from rota.agents.records import Records, decided_already
-from rota.agents.wish import check_not_over, check_still_meant
+from rota.agents.records import Records, answered, decided_already
+from rota.agents.wish import check_not_over, check_still_meant, digest_in_force, digest_shown, standing_of
 from rota.core.task import Event, Identity
 from rota.errors import IllegalTransition, NotAllowed
 
-__all__ = ["Approvals"]
+__all__ = ["EVENTS", "Approvals"]
+
+
+EVENTS: Final[Mapping[str, Event]] = {
+    "pause": Event.PAUSE,
+    "resume": Event.RESUME,
+    "cancel": Event.CANCEL,
+    "run": Event.RUN_NOW,
+}
+"""What a scheduled run may not do to everybody's schedules by itself, and what becomes of it when a person agrees."""
 
 
 class Approvals:
@@ -24,31 +36,47 @@ class Approvals:
         """What waits for a person's decision, oldest first."""
         ledger, zones = await self._records.ledger(), await self._records.zones()
         whose = None if caller.sees_all else caller.group
-        return [proposed(one, zones.of(one.folder)) for one in await ledger.waiting(whose) if one.proposal is not None]
+        found = [one for one in await ledger.waiting(whose) if one.proposal is not None]
+        tasks = await (await self._records.store()).get([Identity(AGENT, one.id) for one in found])
+        return [proposed(one, zones.of(one.folder), task) for one, task in zip(found, tasks, strict=True)]
 
     async def approve(self, caller: Caller, schedule_id: str, *, digest: str | None = None) -> None:
         """Agree: the schedule counts from now on. With `digest`, only if it still is what the person has seen."""
         origin, proposal = await self._undecided(caller, schedule_id)
-        if digest is not None and digest != proposal.digest:
-            raise IllegalTransition(f"{schedule_id} was changed since you looked at it. Look again, then decide.")
+        if digest is not None and digest != digest_shown(schedule_id, proposal):
+            raise IllegalTransition(
+                f"What is asked for with {schedule_id} was changed since you looked at it, and nothing was approved."
+                " Look again (`rota agent waiting`), then decide."
+            )
         store = await self._records.store()
-        check_not_over(schedule_id, proposal, await store.now())
-        # The task first: an instance that dies in between leaves something to decide, not an approval of nothing.
-        if proposal.kind == "create":
-            await self._records.put(origin, proposal, caller)
-        else:
-            (task,) = await store.get([Identity(AGENT, schedule_id)])
+        (task,) = await store.get([Identity(AGENT, schedule_id)])
+        if proposal.kind != "create":
             check_still_meant(schedule_id, proposal, task)
-            await self._records.change(schedule_id, proposal)
+        # The task first: an instance that dies in between leaves something to decide, not an approval of nothing.
+        if proposal.kind in EVENTS:
+            await self._carry_out(origin, proposal)
+        else:
+            check_not_over(schedule_id, proposal, await store.now())
+            make = proposal.kind == "create"
+            await (self._records.put(origin, proposal, caller) if make else self._records.change(schedule_id, proposal))
         ledger = await self._records.ledger()
-        if await ledger.decide(origin, "approved", caller.name, proposal.digest) is None:
+        state, agreed = _decision(origin, proposal)
+        if await ledger.decide(origin, state, caller.name, agreed) is None:
             await self._overtaken(origin, proposal)
         await self._tell(origin, f"{caller.name} has approved it.")
+
+    async def _carry_out(self, origin: Provenance, proposal: Proposal) -> None:
+        """Do what a run has asked for; what it had resumed is held no more."""
+        event = EVENTS[proposal.kind]
+        (reply,) = await (await self._records.store()).ask(event, [Identity(AGENT, origin.id)])
+        answered(event, reply, origin.id)
+        if event is Event.RESUME and origin.held is not None:
+            await (await self._records.ledger()).set(origin.id, held=None, failures=0)
 
     async def reject(self, caller: Caller, schedule_id: str) -> None:
         """Refuse: a new schedule never counts, a changed one stays as it was."""
         origin, proposal = await self._undecided(caller, schedule_id)
-        state = "rejected" if proposal.kind == "create" else "approved"
+        state = "rejected" if proposal.kind == "create" else standing_of(origin)
         if await (await self._records.ledger()).decide(origin, state, caller.name, origin.digest) is None:
             raise decided_already(schedule_id)
         await self._tell(origin, f"{caller.name} has rejected it.")
@@ -65,10 +93,11 @@ class Approvals:
         """Somebody else has decided at the same time. A new schedule that they rejected is taken back; a change has
         been made already, so what is written down about the schedule follows it."""
         ledger = await self._records.ledger()
-        if proposal.kind == "update":
-            await ledger.set(seen.id, digest=proposal.digest)
+        if proposal.kind != "create":
+            now = await (await self._records.store()).now()
+            await ledger.set(seen.id, digest=_decision(seen, proposal)[1], **taken_over(proposal, now))
             raise IllegalTransition(
-                f"Somebody else has decided on {seen.id} at the same time. The change that you agreed to was made."
+                f"Somebody else has decided on {seen.id} at the same time. What you agreed to was done."
                 " Look at it again."
             )
         current = (await ledger.get([seen.id])).get(seen.id)
@@ -80,3 +109,10 @@ class Approvals:
         group = await (await self._records.groups()).find(origin.folder)
         await self._records.tell("decided", group, origin.id, text)
         await self._records.refresh(origin.folder)
+
+
+def _decision(origin: Provenance, proposal: Proposal) -> tuple[ApprovalState, str]:
+    """What is written down when a person agrees: what is in force, unless that is what it was before."""
+    if proposal.kind in EVENTS:
+        return standing_of(origin), origin.digest
+    return "approved", digest_in_force(proposal)

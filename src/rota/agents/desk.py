@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rota.access import AuditLog, NewToken, Principal, Role, Tokens
 from rota.access.audit import Note
-from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Switch
+from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Revived, Switch
 from rota.agents.guard import Caller
 from rota.agents.ledger import RunningNow
 from rota.agents.record import AgentSchedule
@@ -174,9 +174,11 @@ class Desk:
             note.after = switch.to_dict()
             return switch
 
-    async def switch_on(self, scope: str = EVERYBODY) -> None:
-        async with self._acting("revive", scope) as (caller, _):
-            await self.agents.switch_on(caller, scope)
+    async def switch_on(self, scope: str = EVERYBODY) -> Revived:
+        async with self._acting("revive", scope) as (caller, note):
+            revived = await self.agents.switch_on(caller, scope)
+            note.after = revived.to_dict()
+            return revived
 
     async def add_group(
         self,
@@ -262,5 +264,17 @@ class Desk:
 
 def _short(schedule: AgentSchedule) -> Mapping[str, object]:
     """What of a schedule an action can change."""
-    names = ("status", "schedule_type", "schedule_value", "prompt", "context_mode", "approval", "held", "expires_at")
+    names = (
+        "status",
+        "schedule_type",
+        "schedule_value",
+        "timezone",
+        "prompt",
+        "script",
+        "context_mode",
+        "approval",
+        "held",
+        "expires_at",
+        "made_by",
+    )
     return {name: getattr(schedule, name) for name in names}

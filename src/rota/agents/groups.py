@@ -25,6 +25,7 @@ __all__ = [
     "ChannelSettings",
     "Group",
     "Groups",
+    "Revived",
     "Switch",
     "group_of",
     "put_session",
@@ -89,8 +90,40 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
         whose = "all groups" if self.scope == EVERYBODY else f"the group {self.scope!r}"
         return f"The kill switch of {whose} is on ({self.by}: {self.reason})."
 
+    @property
+    def way_back(self) -> str:
+        """The command that lets it go on: the one of this very switch."""
+        return "rota agent revive" if self.scope == EVERYBODY else f"rota agent revive {self.scope}"
+
     def to_dict(self) -> dict[str, object]:
         return {**msgspec.structs.asdict(self), "at": isoformat(self.at)}
+
+
+class Revived(msgspec.Struct, frozen=True, kw_only=True):
+    """What taking a switch back did, and what it did not do."""
+
+    scope: str
+    was_on: bool
+    still: tuple[Switch, ...] = ()
+    """Switches that go on stopping the group, or some groups."""
+    kept: tuple[str, ...] = ()
+    """One-time schedules that the switch has paused: their time is over, so a person says whether they still run."""
+
+    @property
+    def words(self) -> str:
+        whose = "all groups" if self.scope == EVERYBODY else f"the group {self.scope!r}"
+        done = f"The kill switch of {whose} is off now." if self.was_on else f"The kill switch of {whose} was not on."
+        stopped = [f"{switch.words} `{switch.way_back}` turns it off." for switch in self.still]
+        kept = [f"{schedule_id} is still paused by it: `rota agent resume {schedule_id}`." for schedule_id in self.kept]
+        return " ".join([done, *stopped, *kept])
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "scope": self.scope,
+            "revived": self.was_on,
+            "still_stopped": [switch.to_dict() for switch in self.still],
+            "still_paused": list(self.kept),
+        }
 
 
 class Groups:
@@ -224,10 +257,18 @@ class Groups:
 
         return await self._database.write(write)
 
-    async def switch_on(self, scope: str) -> None:
-        """Let it go on. What was skipped meanwhile stays skipped."""
-        statement = switches.delete().where(switches.c.scope == scope)
-        await self._database.write(lambda connection: connection.execute(statement))
+    async def switch_on(self, scope: str) -> Switch | None:
+        """Let it go on; the switch that was on. What was skipped meanwhile stays skipped."""
+
+        def write(connection: Connection) -> Switch | None:
+            was_on = next((switch for switch in thrown_switches(connection) if switch.scope == scope), None)
+            connection.execute(switches.delete().where(switches.c.scope == scope))
+            return was_on
+
+        found = await self._database.write(write)
+        if found is None and scope != EVERYBODY:
+            await self.get(scope)  # a name that nobody has is a mistake, not a switch that was off
+        return found
 
     async def switches(self) -> list[Switch]:
         """Every switch that is thrown, oldest first."""

@@ -8,6 +8,7 @@ says otherwise, and its runs may not make further ones. What was approved is fro
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -23,11 +24,15 @@ __all__ = [
     "Rules",
     "check_interval",
     "check_may_create",
+    "check_not_too_near",
     "check_prompt",
     "depth_of",
     "digest_of",
     "expiry_of",
+    "first_digest_of",
     "needs_approval",
+    "needs_consent",
+    "wish_digest_of",
 ]
 
 Approval = Literal["all", "untrusted", "none"]
@@ -116,6 +121,14 @@ def needs_approval(caller: Caller, rules: Rules) -> bool:
     return rules.approval == "all" or not caller.is_main
 
 
+def needs_consent(caller: Caller, rules: Rules, group: str, *, is_of_people: bool) -> bool:
+    """Whether a scheduled run would undo what is not its own to undo: what people have made or decided, or anything
+    of another group. Nobody sits by a run or knows what it has read: a person has to agree, also if it is main's."""
+    if caller.run_id is None or rules.approval == "none":
+        return False
+    return is_of_people or caller.group != group
+
+
 def check_interval(trigger: AnyTrigger, caller: Caller, rules: Rules, now: Instant) -> None:
     """Refuse a series of an agent that fires more often than allowed, at any place in its pattern."""
     shortest = None if caller.is_person else _shortest_gap(trigger, rules.min_interval_ms, now)
@@ -125,6 +138,21 @@ def check_interval(trigger: AnyTrigger, caller: Caller, rules: Rules, now: Insta
             f"This fires again after {format_duration(shortest)}; {least} is the shortest interval for an agent."
             f" Use something like schedule_type='interval', schedule_value='{rules.min_interval_ms}', or"
             " schedule_type='cron', schedule_value='0 9 * * 1-5'."
+        )
+
+
+def check_not_too_near(trigger: AnyTrigger, others: Iterable[Instant], least: Millis, now: Instant) -> None:
+    """Refuse what would begin soon and less than the shortest interval from `others`, the beginnings of what was made
+    just now. What lies further ahead may be as near to another as people like: a reminder at three, one at two past."""
+    first = trigger.next_after(now)
+    if first is None or first - now >= least:
+        return
+    near = [other for other in others if abs(other - first) < least]
+    if near:
+        raise LimitExceeded(
+            f"Another schedule of this group that was just made begins at {isoformat(max(near))};"
+            f" {format_duration(least)} is the shortest interval for an agent. Use a time after"
+            f" {isoformat(max(near) + least)}, or put both into one prompt."
         )
 
 
@@ -166,7 +194,33 @@ def check_prompt(prompt: str, rules: Rules) -> str:
     return prompt
 
 
-def digest_of(group: str, prompt: str, script: str | None, context_mode: str) -> str:
-    """A fingerprint of what a schedule does, shown to whoever approves it and checked before every run."""
-    text = msgspec.json.encode([group, prompt, script, context_mode])
-    return hashlib.sha256(text).hexdigest()
+def digest_of(
+    group: str,
+    prompt: str,
+    script: str | None,
+    context_mode: str,
+    *,
+    chat_jid: str = "",
+    timezone: str | None = None,
+    trigger: str | None = None,
+    expires_at: Instant | None = None,
+) -> str:
+    """A fingerprint of all that shapes what a schedule does and when, written down as agreed to and checked before
+    every run. `trigger` is in stored form, with its zone."""
+    return _hashed(["2", group, prompt, script, context_mode, chat_jid, timezone, trigger, expires_at])
+
+
+def first_digest_of(group: str, prompt: str, script: str | None, context_mode: str) -> str:
+    """The fingerprint as it was at first, without the times: what was agreed to then still counts, and is written
+    down anew with all of it when it next runs."""
+    return _hashed([group, prompt, script, context_mode])
+
+
+def wish_digest_of(schedule_id: str, kind: str, by: str, based_on: int | None, content: str) -> str:
+    """A fingerprint of what a person is shown before they agree: who asks for what, of which schedule as it stood,
+    and what would be in force (`content`, its digest)."""
+    return _hashed(["wish", schedule_id, kind, by, based_on, content])
+
+
+def _hashed(parts: list[object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

@@ -20,7 +20,6 @@ from rota.agents.channels import Channels, Notice, NoticeKind
 from rota.agents.folders import prepare_folder
 from rota.agents.gate import Gate, ask_gate
 from rota.agents.groups import Group, Groups, unknown_group
-from rota.agents.guard import digest_of
 from rota.agents.ledger import Ledger, Provenance
 from rota.agents.listing import Zones, tasks_of
 from rota.agents.passes import WayIn, with_pass
@@ -31,6 +30,7 @@ from rota.agents.runners.command import CommandRunner
 from rota.agents.settings import AgentSettings
 from rota.agents.snapshot import snapshot_of, write_snapshot
 from rota.agents.summary import cut, summary_of
+from rota.agents.wish import content_digest, follows_code, was_agreed_before_times
 from rota.clock import Instant
 from rota.core.task import Identity, Task, Want
 from rota.database import Database
@@ -152,7 +152,7 @@ class AgentHandler:
             raise LeaseLost(f"The run of {run.key!r} was taken over before it had begun. Nothing was run.")
         if task.want is Want.CANCEL:
             raise Discard("It was cancelled before the agent had begun.")
-        if task.want is Want.PAUSE:
+        if task.want is Want.PAUSE and not run.is_of_paused:
             raise Snooze("1s")  # settled as paused: nothing has run, and nothing is counted
         return task
 
@@ -181,7 +181,7 @@ class AgentHandler:
     async def _check_origin(self, books: _Books, task: Task, payload: AgentPayload, brief: Brief) -> Beginning:
         """What it does must be what was written down, and approved if that was needed. What the program's own code has
         scheduled is written down here, and again when the code has changed it."""
-        digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
+        digest = content_digest(payload, task.trigger, task.expires_at)
         beginning = Beginning(id=task.key, folder=payload.group_folder, token=task.token)
         origin = brief.origin
         if origin is None:
@@ -191,13 +191,14 @@ class AgentHandler:
         for last in (False, True):
             if origin is not None and digest == origin.digest:
                 return beginning
-            if origin is not None and origin.made_by == "code" and origin.approval == "none":
+            if origin is not None and (follows_code(origin) or was_agreed_before_times(origin.digest, payload)):
                 return msgspec.structs.replace(beginning, digest=digest)
             if not last:
                 await asyncio.sleep(LOOK_EVERY)
                 origin = (await books.runs.brief(task.key, payload.group_folder)).origin
         raise InvalidInput(
-            "Its prompt or script is not the one that was agreed to (the digest differs). Look at it, then update it."
+            "Its prompt, script or times are not those that were agreed to (the digest differs). Look at it, then"
+            f" change or confirm it: `rota agent update {task.key}`, with all that it is to do."
         )
 
     async def _furnish(self, books: _Books, group: Group, brief: Brief) -> Path:

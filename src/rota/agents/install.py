@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -17,6 +17,12 @@ from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
 __all__ = ["App", "agents_of", "install_agents"]
+
+
+class KeepsSchedules(Protocol):
+    """Where schedules of any type are made and changed."""
+
+    def check_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None: ...
 
 
 class App(Protocol):
@@ -37,6 +43,9 @@ class App(Protocol):
     @property
     def task(self) -> Callable[..., Any]: ...
 
+    @property
+    def schedules(self) -> KeepsSchedules: ...
+
 
 _INSTALLED: Final[WeakKeyDictionary[App, Agents]] = WeakKeyDictionary()
 """The agents of each app: whoever serves an app finds those that it was given in code."""
@@ -51,6 +60,7 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     app.belonging.need(AGENTS, [AGENT, NOTICE])
     app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
     app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
+    app.schedules.check_first(AGENT, agents.check_not_kept)
     _INSTALLED[app] = agents
     return agents
 

@@ -20,17 +20,21 @@ from rota.errors import LimitExceeded
 __all__ = [
     "MAX_OUTPUT",
     "RESULTS_KEPT",
+    "ApprovalState",
     "Ledger",
     "Proposal",
+    "ProposalKind",
     "Provenance",
     "Result",
     "RunningNow",
     "kept_text",
     "provenance_of",
     "row_of",
+    "taken_over",
 ]
 
 ApprovalState = Literal["none", "waiting", "approved", "rejected"]
+ProposalKind = Literal["create", "update", "pause", "resume", "cancel", "run"]
 
 RESULTS_KEPT: Final = 30
 """Full results of one schedule; older ones are dropped."""
@@ -41,17 +45,26 @@ MAX_OUTPUT: Final = 8_000
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for and is not yet approved: a new schedule, or a change of one. All in stored form."""
+    """What was asked for and is not yet approved: a new schedule, a change of one, or something that a run may not do
+    by itself. All in stored form: for the last, as the schedule stood."""
 
-    kind: Literal["create", "update"]
+    kind: ProposalKind
     payload: str
     trigger: str
     expires_at: Instant | None = None
     digest: str = ""
+    """Of what would be in force. Once it left the times out: what counts is worked out anew, see `wish`."""
     by: str = ""
     """Who asks for it."""
+    in_run: str | None = None
+    """And in which scheduled run; None: in a conversation."""
     based_on: int | None = None
     """The version of the schedule that a change was asked for."""
+    maker: str | None = None
+    """Whose the schedule is from then on: that of an agent that rewrites what a person has made. None: as before."""
+    depth: int = 0
+    standing: ApprovalState | None = None
+    """What had been decided about the schedule before: that counts again if this is rejected."""
 
 
 _decode_proposal = warmed(msgspec.json.Decoder(Proposal), '{"kind":"create","payload":"","trigger":""}').decode
@@ -174,18 +187,33 @@ class Ledger:
             current = None if row is None else provenance_of(row)
             if current is None or current.approval != "waiting" or current.proposal != seen.proposal:
                 return None
+            assert current.proposal is not None, f"{seen.id} waits for nothing"
             decided = msgspec.structs.replace(
                 current,
                 approval=approval,
-                proposal=None if approval == "approved" else current.proposal,
+                proposal=current.proposal if approval == "rejected" else None,
                 decided_by=by,
                 decided_at=dialect.now(connection),
                 digest=digest,
             )
+            if approval == "approved":
+                decided = msgspec.structs.replace(decided, **taken_over(current.proposal, dialect.now(connection)))
             connection.execute(provenance.update().where(mine).values(**row_of(decided)))
             return decided
 
         return await self._database.write(write)
+
+    async def made_by_agents(self, folder: str, since: Instant) -> list[Provenance]:
+        """What the agents of a group have made since then with nobody's approval, oldest first, over or not."""
+        statement = (
+            select(provenance)
+            .where(provenance.c.folder == folder, provenance.c.depth > 0, provenance.c.created_at > since)
+            .where(provenance.c.approval == "none")
+            .order_by(provenance.c.created_at, provenance.c.id)
+            .limit(1_000)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [provenance_of(row) for row in rows]
 
     async def set(self, schedule_id: str, **values: object) -> None:
         """Change single values of a record."""
@@ -248,6 +276,14 @@ class Ledger:
         statement = select(results).where(results.c.id == schedule_id).order_by(results.c.row_id.desc()).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
         return [Result(**{str(name): value for name, value in row.items() if name != "row_id"}) for row in rows]
+
+
+def taken_over(proposal: Proposal, now: Instant) -> dict[str, Any]:
+    """What is written down anew when an agent has rewritten a schedule: it is the agent's now, with an agent's limits.
+    Nothing if it stays whose it was."""
+    if proposal.maker is None:
+        return {}
+    return {"made_by": proposal.maker, "made_in_run": proposal.in_run, "depth": proposal.depth, "created_at": now}
 
 
 def kept_text(text: str) -> str:

@@ -9,13 +9,15 @@ from msgspec.structs import replace
 
 from rota.agents.ledger import Ledger, Provenance
 from rota.agents.record import AGENT, AgentSchedule, payload_of
+from rota.agents.wanted import wanted_of
+from rota.agents.wish import digest_shown
 from rota.core.task import Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.logs import get_logger
 from rota.stores.base import Page, Store, TaskQuery
 from rota.triggers import decode_trigger
 
-__all__ = ["MOST_LISTED", "Zones", "proposed", "schedules_of", "tasks_of"]
+__all__ = ["MOST_LISTED", "Zones", "proposed", "scheduled", "schedules_of", "tasks_of"]
 
 MOST_LISTED = 1_000
 """Schedules in one list or snapshot; a group's quota lies far below."""
@@ -43,7 +45,7 @@ async def schedules_of(
     found: list[AgentSchedule] = []
     for task in tasks:
         try:
-            found.append(AgentSchedule.of_task(task, origins.get(task.key), zones.of(task.owner or "")))
+            found.append(scheduled(task, origins.get(task.key), zones.of(task.owner or "")))
         except InvalidInput as error:
             # Somebody's own payload in this type: its run says what is wrong; a list must not fail for it.
             _log.warning("agent schedule cannot be shown", schedule=task.key, error=str(error))
@@ -52,12 +54,24 @@ async def schedules_of(
     return found
 
 
-def proposed(origin: Provenance, timezone: str) -> AgentSchedule:
-    """A schedule that exists only as a proposal."""
+def scheduled(task: Task, origin: Provenance | None, timezone: str) -> AgentSchedule:
+    """A schedule that counts, as it is now, with what waits beside it."""
+    return AgentSchedule.of_task(task, origin, timezone, wanted_of(origin, task, timezone))
+
+
+def proposed(origin: Provenance, timezone: str, task: Task | None = None) -> AgentSchedule:
+    """A schedule as it is proposed; `task` is what there is of it now."""
     assert origin.proposal is not None, f"{origin.id} proposes nothing"
     proposal = origin.proposal
-    trigger = decode_trigger(proposal.trigger)
-    return AgentSchedule.of_proposal(payload_of(proposal.payload), trigger, origin, timezone, proposal.expires_at)
+    return AgentSchedule.of_proposal(
+        payload_of(proposal.payload),
+        decode_trigger(proposal.trigger),
+        origin,
+        timezone,
+        proposal.expires_at,
+        digest_shown(origin.id, proposal),
+        wanted_of(origin, task, timezone),
+    )
 
 
 async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:

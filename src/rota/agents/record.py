@@ -21,6 +21,8 @@ __all__ = [
     "AgentPayload",
     "AgentSchedule",
     "ContextMode",
+    "Difference",
+    "Wanted",
     "held_of",
     "next_run_of",
     "payload_of",
@@ -58,6 +60,50 @@ def payload_of(text: str | None) -> AgentPayload:
         raise InvalidInput(f"The payload of this schedule is no scheduled agent: {error}. Make it again.") from None
 
 
+@dataclass(frozen=True)
+class Difference:
+    """One thing about a schedule as it is now, and as it would be. None: there is none."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+    @property
+    def is_change(self) -> bool:
+        return self.old != self.new
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "old": self.old, "new": self.new}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What waits for a person: who asks for it, and all that would be in force, beside what is."""
+
+    kind: str
+    by: str
+    in_run: str | None
+    """The scheduled run that asks; None: a conversation does."""
+    digest: str
+    """Of all of this: given with an approval, that is for what was shown and for nothing else."""
+    shown: tuple[Difference, ...]
+
+    @property
+    def changes(self) -> list[str]:
+        """The names of what would be different."""
+        return [one.name for one in self.shown if one.is_change]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "by": self.by,
+            "in_run": self.in_run,
+            "digest": self.digest,
+            "changes": self.changes,
+            "shown": [one.to_dict() for one in self.shown],
+        }
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentSchedule:
     """One scheduled agent as people and agents see it. Times are ISO 8601 in UTC, and in words in its own zone."""
@@ -91,13 +137,18 @@ class AgentSchedule:
     asks_for: str | None
     """What waits: create or update; and who asks for it."""
     asked_by: str | None
+    wanted: Wanted | None
+    """And all of it, beside what is in force now."""
     held: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**values, "wanted": None if self.wanted is None else self.wanted.to_dict()}
 
     @classmethod
-    def of_task(cls, task: Task, origin: Provenance | None, timezone: str) -> AgentSchedule:
+    def of_task(
+        cls, task: Task, origin: Provenance | None, timezone: str, wanted: Wanted | None = None
+    ) -> AgentSchedule:
         """A schedule that is in the store."""
         payload = payload_of(task.payload)
         next_at = next_run_of(task)
@@ -114,6 +165,7 @@ class AgentSchedule:
             expires_at=task.expires_at,
             seen_at=task.updated_at,
             digest=origin.digest if origin else "",
+            wanted=wanted,
             held=held_of(task, origin),
         )
 
@@ -125,6 +177,8 @@ class AgentSchedule:
         origin: Provenance,
         timezone: str,
         expires_at: Instant | None,
+        digest: str,
+        wanted: Wanted | None,
     ) -> AgentSchedule:
         """A schedule that only waits to be approved, or was rejected: it is in no store and fires never."""
         status = "waiting_for_approval" if origin.approval == "waiting" else origin.approval
@@ -140,7 +194,8 @@ class AgentSchedule:
             runs=0,
             expires_at=expires_at,
             seen_at=origin.created_at,
-            digest=origin.proposal.digest if origin.proposal else origin.digest,
+            digest=digest,
+            wanted=wanted,
             held=origin.held,
         )
 
@@ -159,9 +214,9 @@ def _made(
     expires_at: Instant | None,
     seen_at: Instant,
     digest: str,
+    wanted: Wanted | None,
     held: str | None,
 ) -> AgentSchedule:
-    asked = origin.proposal if origin is not None and origin.approval == "waiting" else None
     return AgentSchedule(
         id=id,
         group_folder=payload.group_folder,
@@ -186,9 +241,10 @@ def _made(
         made_in_run=origin.made_in_run if origin else None,
         approval=origin.approval if origin else "none",
         digest=digest,
-        has_proposal=asked is not None,
-        asks_for=asked.kind if asked is not None else None,
-        asked_by=asked.by if asked is not None else None,
+        has_proposal=wanted is not None,
+        asks_for=wanted.kind if wanted is not None else None,
+        asked_by=wanted.by if wanted is not None else None,
+        wanted=wanted,
         held=held,
     )
 
@@ -202,7 +258,9 @@ def held_of(task: Task | None, origin: Provenance | None) -> str | None:
 
 
 def status_of(task: Task) -> str:
-    """Seed 001's word for its status: one for pending and running."""
+    """Seed 001's word for its status: one for pending and running. A run that is asked for leaves it paused."""
+    if task.status is TaskStatus.PENDING and task.want is Want.PAUSE:
+        return TaskStatus.PAUSED.value
     return "active" if task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) else task.status.value
 
 

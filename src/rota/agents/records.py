@@ -84,9 +84,9 @@ class Records:
             raise UnknownTask(f"There is no schedule {schedule_id[:80]!r} here. Call list_tasks to see the ids.")
         return task, origin
 
-    async def put(self, origin: Provenance, proposal: Proposal, caller: Caller) -> Task:
-        """Make the task, within the group's quota; doing it again changes nothing."""
-        limit = MAX_OF_PEOPLE if caller.is_person else self._settings.rules.max_schedules
+    async def put(self, origin: Provenance, proposal: Proposal, caller: Caller, *, spent: int = 0) -> Task:
+        """Make the task, within what is left of the group's quota; doing it again changes nothing."""
+        limit = MAX_OF_PEOPLE if caller.is_person else max(0, self._settings.rules.max_schedules - spent)
         new = NewTask(
             task_type=AGENT,
             key=origin.id,
@@ -98,7 +98,7 @@ class Records:
             expires_at=proposal.expires_at,
         )
         (scheduled,) = await (await self.store()).schedule([new])
-        return _accepted(scheduled, origin, limit)
+        return _accepted(scheduled, origin, limit, spent)
 
     async def change(self, schedule_id: str, proposal: Proposal) -> Task:
         """Change the task; a trigger that is the same keeps its grid."""
@@ -160,11 +160,12 @@ def decided_already(schedule_id: str) -> IllegalTransition:
     return IllegalTransition(f"{schedule_id} was decided on already and waits no more. Look at it again.")
 
 
-def _accepted(scheduled: Scheduled, origin: Provenance, limit: int) -> Task:
+def _accepted(scheduled: Scheduled, origin: Provenance, limit: int, spent: int) -> Task:
+    over = f" (and {spent} that are over, whose places are free again in a few minutes)" if spent else ""
     refusals: dict[ScheduleOutcome, RotaError] = {
         ScheduleOutcome.QUOTA: LimitExceeded(
-            f"The group {origin.folder!r} has {limit} live schedules, which is its limit. Cancel one first: list_tasks"
-            " shows them."
+            f"The group {origin.folder!r} has {limit} live schedules{over}, which is its limit. Cancel one first:"
+            " list_tasks shows them."
         ),
         ScheduleOutcome.FULL: LimitExceeded("Too many agents are waiting already (max_pending). Try again later."),
         ScheduleOutcome.DISABLED: NotAllowed("Scheduled agents are switched off here. Ask the owner."),

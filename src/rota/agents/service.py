@@ -11,22 +11,26 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
+
 from rota.access import Tokens
-from rota.agents.approvals import Approvals
+from rota.agents.approvals import EVENTS, Approvals
 from rota.agents.channels import Channels, Courier
-from rota.agents.groups import EVERYBODY, Group, Groups, Switch
+from rota.agents.groups import EVERYBODY, Group, Groups, Revived, Switch
 from rota.agents.guard import (
     Caller,
     check_interval,
     check_may_create,
+    check_not_too_near,
     check_prompt,
     depth_of,
     expiry_of,
     needs_approval,
+    needs_consent,
 )
 from rota.agents.handler import AgentHandler
-from rota.agents.ledger import Provenance, RunningNow
-from rota.agents.listing import proposed, schedules_of
+from rota.agents.ledger import ProposalKind, Provenance, RunningNow, taken_over
+from rota.agents.listing import proposed, scheduled, schedules_of
 from rota.agents.passes import MAKER, WayIn
 from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
 from rota.agents.records import Records, answered, decided_already
@@ -38,18 +42,23 @@ from rota.agents.wish import (
     check_reaches,
     checked_script,
     context_mode_of,
+    follows_code,
     instant_of,
     made_by_code,
     new_trigger,
     proposal_of,
+    rewrites,
+    sooner,
+    standing_of,
 )
 from rota.clock import DAY, Instant, isoformat
+from rota.core.lifecycle import goes_to
 from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.database import Database
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed
 from rota.logs import get_logger
 from rota.stores.base import Page, RunQuery, Store
-from rota.triggers import parse_trigger
+from rota.triggers import AnyTrigger, decode_trigger, encode_trigger, parse_trigger
 from rota.webhooks import Webhooks
 
 __all__ = ["Agents"]
@@ -146,7 +155,7 @@ class Agents:
         expires_at = expiry_of(instant_of(expires, zone_name, now), caller, rules, now)
         check_reaches(trigger, expires_at)
         proposal = proposal_of("create", payload, trigger, expires_at, caller)
-        waits = needs_approval(caller, rules)
+        waits = needs_approval(caller, rules) or needs_consent(caller, rules, target.folder, is_of_people=False)
         origin = Provenance(
             id=f"task-{now}-{secrets.token_hex(3)}",
             folder=target.folder,
@@ -157,18 +166,21 @@ class Agents:
             proposal=proposal if waits else None,
             digest=proposal.digest,
         )
+        spent = 0 if waits or caller.is_person else await self._check_pace(target.folder, trigger, now)
         origin = await ledger.add(origin, max_waiting=rules.max_waiting)
         if waits:
-            await self._records.tell("approval_wanted", target, origin.id, f"{caller.name} wants to schedule: {prompt}")
+            gate = "" if payload.script is None else ", with a script"
+            text = f"{caller.name} wants to schedule{gate}: {prompt}"
+            await self._records.tell("approval_wanted", target, origin.id, text)
             await self._records.refresh(target.folder)
             return proposed(origin, zone_name)
         try:
-            task = await self._records.put(origin, proposal, caller)
+            task = await self._records.put(origin, proposal, caller, spent=spent)
         except (LimitExceeded, NotAllowed):
             await ledger.forget([origin.id])  # what was refused leaves nothing behind
             raise
         await self._records.refresh(target.folder)
-        return AgentSchedule.of_task(task, origin, zone_name)
+        return scheduled(task, origin, zone_name)
 
     async def list_tasks(
         self, caller: Caller, *, group: str | None = None, finished: bool = False
@@ -190,18 +202,23 @@ class Agents:
         task, origin = await self._records.find(caller, schedule_id)
         zones = await self._records.zones()
         if task is not None:
-            return AgentSchedule.of_task(task, origin, zones.of(task.owner or ""))
+            return scheduled(task, origin, zones.of(task.owner or ""))
         assert origin is not None, "one of the two was found"
         return proposed(origin, zones.of(origin.folder))
 
     async def pause_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
-        """Hold it back until it is resumed."""
+        """Hold it back until it is resumed. A run may hold back what is its group's; the rest waits for a person."""
+        if (wish := await self._consent("pause", caller, schedule_id, is_of_people=False)) is not None:
+            return wish
         return await self._ask(Event.PAUSE, caller, schedule_id)
 
     async def resume_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
-        """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes."""
+        """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes, and what a run
+        asks to have resumed waits for a person: one may have paused it."""
         task, origin = await self._records.find(caller, schedule_id)
         _check_may_free(caller, schedule_id, task, origin)
+        if (wish := await self._consent("resume", caller, schedule_id, is_of_people=True)) is not None:
+            return wish
         await self._ask(Event.RESUME, caller, schedule_id)
         if origin is not None and origin.held is not None:
             await (await self._records.ledger()).set(schedule_id, held=None, failures=0)
@@ -210,12 +227,17 @@ class Agents:
     async def cancel_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """End it; its history stays. A proposal is withdrawn.
 
-        A run that ends its own schedule, because what it waited for has come, is not stopped: it is the last one.
+        A run that ends its own schedule, because what it waited for has come, is not stopped: it is the last one. If
+        it would end what people have made, or another group's, that waits for a person.
         """
         task, origin = await self._records.find(caller, schedule_id)
         ledger = await self._records.ledger()
         if task is None:
             assert origin is not None, "one of the two was found"
+            if needs_consent(caller, self.settings.rules, origin.folder, is_of_people=False):
+                raise NotAllowed(
+                    f"{schedule_id} is a wish of another group, and waits for the owner. Leave it to them."
+                )
             withdrawn = await ledger.decide(origin, "rejected", caller.name, origin.digest)
             if withdrawn is None:
                 raise decided_already(schedule_id)
@@ -224,20 +246,24 @@ class Agents:
         if caller.is_run_of(schedule_id) and task.status is TaskStatus.RUNNING:
             await self._records.end_after_run(schedule_id)
             return await self.get_task(caller, schedule_id)
+        is_of_people = (origin is None or origin.depth == 0) and not caller.is_run_of(schedule_id)
+        if (wish := await self._consent("cancel", caller, schedule_id, is_of_people=is_of_people)) is not None:
+            return wish
         return await self._ask(Event.CANCEL, caller, schedule_id)
 
     async def run_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
-        """Run it once, now; its series is not shifted. An agent may do so as often as it may schedule."""
+        """Run it once, now; its series is not shifted, and a paused one stays paused. An agent may do so as often as
+        it may schedule, and what is paused only after it was resumed."""
         check_may_create(caller, self.settings.rules)
         task, origin = await self._records.find(caller, schedule_id)
         _check_may_free(caller, schedule_id, task, origin)
-        if not caller.is_person and task is not None and not task.status.is_live:
-            raise IllegalTransition(f"{schedule_id} is {task.status.value}. Make a new one with schedule_task.")
-        now = await (await self._records.store()).now()
-        least = self.settings.rules.min_interval_ms
-        last = origin.last_run_at if origin is not None else None
-        if not caller.is_person and last is not None and now - last < least:
-            raise LimitExceeded(f"{schedule_id} ran at {isoformat(last)}. Try again after {isoformat(last + least)}.")
+        now = await self.now()
+        if task is not None:
+            _check_can_run(caller, task, now)
+            await self._check_not_switched_off(caller, task)
+        self._check_rested(caller, origin, now)
+        if (wish := await self._consent("run", caller, schedule_id, is_of_people=False)) is not None:
+            return wish
         return await self._ask(Event.RUN_NOW, caller, schedule_id)
 
     async def update_task(
@@ -250,15 +276,17 @@ class Agents:
         schedule_value: str | int | None = None,
         context_mode: str | None = None,
         script: str | None = None,
+        timezone: str | None = None,
         expires: str | None = None,
     ) -> AgentSchedule:
-        """Change what is given and leave the rest; an empty script takes the gate away.
+        """Change what is given and leave the rest; an empty script takes the gate away, an empty `expires` the end.
 
         If a person has to agree, the schedule goes on as it is until they do.
         """
         rules = self.settings.rules
         check_may_create(caller, rules)
-        if all(one is None for one in (prompt, schedule_type, schedule_value, context_mode, script, expires)):
+        given = (prompt, schedule_type, schedule_value, context_mode, script, timezone, expires)
+        if all(one is None for one in given):
             raise InvalidInput("Nothing was given that is to be changed. Give a prompt, for example, or a new time.")
         task, origin = await self._records.find(caller, schedule_id)
         if task is None or not task.status.is_live or task.trigger is None:
@@ -266,26 +294,52 @@ class Agents:
         store, ledger = await self._records.store(), await self._records.ledger()
         now = await store.now()
         old = payload_of(task.payload)
-        zone_name = old.timezone or (await self._records.zones()).of(old.group_folder)
-        payload = changed_payload(old, self.settings, prompt, context_mode, script)
-        trigger = new_trigger(task.trigger, schedule_type, schedule_value, zone_name, now)
+        zone_name = timezone or old.timezone or (await self._records.zones()).of(old.group_folder)
+        payload = changed_payload(old, self.settings, prompt, context_mode, script, timezone)
+        trigger = new_trigger(task.trigger, schedule_type, schedule_value, zone_name, now, rezone=timezone is not None)
         check_interval(trigger, caller, rules, now)
-        made_at = origin.created_at if origin is not None else task.created_at
-        wanted = instant_of(expires, zone_name, now)
-        expires_at = task.expires_at if wanted is None else expiry_of(wanted, caller, rules, made_at)
-        check_reaches(trigger, expires_at)
-        proposal = proposal_of("update", payload, trigger, expires_at, caller, based_on=task.version)
+        if encode_trigger(trigger) != task.trigger:
+            self._check_rested(caller, origin, trigger.next_after(now))
         if origin is None:
             origin = await ledger.add(made_by_code(task, old))
-        if needs_approval(caller, rules):
+        takes_over = rewrites(caller, origin, old, payload)
+        expires_at, made_at = task.expires_at, now if takes_over else origin.created_at
+        if expires is not None:
+            expires_at = expiry_of(instant_of(expires or None, zone_name, now), caller, rules, made_at)
+        elif takes_over:
+            expires_at = sooner(expires_at, expiry_of(None, caller, rules, made_at))
+        check_reaches(trigger, expires_at)
+        proposal = proposal_of("update", payload, trigger, expires_at, caller, based_on=task.version, origin=origin)
+        if takes_over:
+            proposal = msgspec.structs.replace(proposal, maker=caller.name, depth=depth_of(caller))
+        is_of_people = origin.depth == 0
+        if needs_approval(caller, rules) or needs_consent(caller, rules, old.group_folder, is_of_people=is_of_people):
             origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
             group = await (await self.groups()).find(old.group_folder)
-            await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to change it.")
-            return AgentSchedule.of_task(task, origin, zone_name)
+            asked = scheduled(task, origin, zone_name)
+            what = "" if asked.wanted is None else ", ".join(asked.wanted.changes).replace("_", " ")
+            text = f"{caller.name} wants to change its {what or 'record'}."
+            await self._records.tell("approval_wanted", group, schedule_id, text)
+            return asked
         task = await self._records.change(schedule_id, proposal)
-        await ledger.set(schedule_id, digest=proposal.digest)
+        await ledger.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
         await self._records.refresh(old.group_folder)
         return await self.get_task(caller, task.key)
+
+    async def is_kept(self, schedule_id: str) -> bool:
+        """Whether what a schedule does is agreed to and written down here, so that it is changed here and nowhere
+        else. What the program's own code has made is not."""
+        origin = (await (await self._records.ledger()).get([schedule_id])).get(schedule_id)
+        return origin is not None and not follows_code(origin)
+
+    async def check_not_kept(self, schedule_id: str) -> None:
+        """Refuse another way to change a schedule that is kept here: its next run would find that nobody agreed."""
+        if await self.is_kept(schedule_id):
+            raise InvalidInput(
+                f"{schedule_id} is a scheduled agent: what it does is agreed to, and checked before each run. Change it"
+                f" as one, with `rota agent update {schedule_id}`, PATCH /api/agents/schedules/{schedule_id} or"
+                " `update_task` of the agents in code."
+            )
 
     async def task_history(
         self, caller: Caller, schedule_id: str, *, limit: int = 20, cursor: str | None = None
@@ -348,10 +402,20 @@ class Agents:
         self._check_person(caller)
         return await (await self.groups()).switch_off(scope, caller.name, reason)
 
-    async def switch_on(self, caller: Caller, scope: str = EVERYBODY) -> None:
-        """Let the group, or all, go on."""
+    async def switch_on(self, caller: Caller, scope: str = EVERYBODY) -> Revived:
+        """Take the switch of a group, or that of all, back; what was done by it, and what still stops them."""
         self._check_person(caller)
-        await (await self.groups()).switch_on(scope)
+        groups = await self.groups()
+        switch = await groups.switch_on(scope)
+        still = [one for one in await groups.switches() if scope == EVERYBODY or one.scope == EVERYBODY]
+        kept = [] if switch is None else await self._kept_by(caller, switch)
+        return Revived(scope=scope, was_on=switch is not None, still=tuple(still), kept=tuple(kept))
+
+    async def _kept_by(self, caller: Caller, switch: Switch) -> list[str]:
+        """The one-time schedules that a switch has paused instead of letting their only fire pass."""
+        group = None if switch.scope == EVERYBODY else switch.scope
+        found = await self.list_tasks(caller, group=group)
+        return [one.id for one in found if one.status == "paused" and one.held == switch.words]
 
     def _check_person(self, caller: Caller) -> None:
         if not caller.is_person:
@@ -385,6 +449,56 @@ class Agents:
             raise NotAllowed(f"You may schedule for your own group {caller.group!r} only. Leave 'group' out.")
         return await (await self.groups()).get(folder)
 
+    def _check_rested(self, caller: Caller, origin: Provenance | None, at: Instant | None) -> None:
+        """Neither "run now" nor a new time is a way for an agent around the shortest interval."""
+        least = self.settings.rules.min_interval_ms
+        last = origin.last_run_at if origin is not None else None
+        if origin is None or last is None or at is None or caller.is_person or at - last >= least:
+            return
+        raise LimitExceeded(f"{origin.id} ran at {isoformat(last)}. Try again after {isoformat(last + least)}.")
+
+    async def _check_pace(self, folder: str, trigger: AnyTrigger, now: Instant) -> int:
+        """Single times, or series that are cancelled and made anew, are no way around the shortest interval: what is
+        to begin within it may not lie that near to another one that was just made. How many of the quota's places
+        are spent: what an agent has made keeps its place for the shortest interval, also if it is over."""
+        least = self.settings.rules.min_interval_ms
+        made = await (await self._records.ledger()).made_by_agents(folder, now - least)
+        tasks = await (await self._records.store()).get([Identity(AGENT, one.id) for one in made])
+        check_not_too_near(trigger, [_begins(*one) for one in zip(made, tasks, strict=True)], least, now)
+        return sum(task is None or not task.status.is_live for task in tasks)
+
+    async def _consent(
+        self, kind: ProposalKind, caller: Caller, schedule_id: str, *, is_of_people: bool
+    ) -> AgentSchedule | None:
+        """Write down that a run asks for this, if a person has to agree to it first; None if nobody has to."""
+        task, origin = await self._records.find(caller, schedule_id)
+        folder = "" if task is None else task.owner or ""
+        rules = self.settings.rules
+        if task is None or not needs_consent(caller, rules, folder, is_of_people=is_of_people):
+            return None
+        if goes_to(EVENTS[kind], task) is None or task.trigger is None:
+            raise IllegalTransition(f"{schedule_id} is {task.status.value}, so '{kind}' is not possible.")
+        ledger = await self._records.ledger()
+        origin = origin or await ledger.add(made_by_code(task, payload_of(task.payload)))
+        if origin.approval == "waiting" and (origin.proposal is None or origin.proposal.kind != kind):
+            raise IllegalTransition(f"Something else of {schedule_id} waits for the owner already. Leave it to them.")
+        trigger = decode_trigger(task.trigger)
+        proposal = proposal_of(
+            kind, payload_of(task.payload), trigger, task.expires_at, caller, based_on=task.version, origin=origin
+        )
+        origin = await ledger.propose(schedule_id, folder, proposal, max_waiting=rules.max_waiting)
+        group = await (await self.groups()).find(folder)
+        await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to {kind} it, in a run.")
+        return await self.get_task(caller, schedule_id)
+
+    async def _check_not_switched_off(self, caller: Caller, task: Task) -> None:
+        """A fire of a group that is switched off is skipped: whoever asks for one now is told before, not after."""
+        switch = await (await self.groups()).switch_over(task.owner or "")
+        if switch is None:
+            return
+        way = f"`{switch.way_back}` lets it go on" if caller.is_person else "Only the owner can let it go on"
+        raise IllegalTransition(f"{switch.words} {task.key} would be skipped, so nothing was started. {way}.")
+
     async def _ask(self, event: Event, caller: Caller, schedule_id: str) -> AgentSchedule:
         task, origin = await self._records.find(caller, schedule_id)
         if task is None:
@@ -395,8 +509,33 @@ class Agents:
             )
         (reply,) = await (await self._records.store()).ask(event, [task.identity])
         answered(event, reply, schedule_id)
+        if origin is not None and origin.proposal is not None and EVENTS.get(origin.proposal.kind) is event:
+            # What a run has asked for is done now: nobody has to decide on it any more.
+            await (await self._records.ledger()).decide(origin, standing_of(origin), caller.name, origin.digest)
         await self._records.refresh(task.owner or "")
         return await self.get_task(caller, schedule_id)
+
+
+def _begins(origin: Provenance, task: Task | None) -> Instant:
+    """When the first fire of a schedule was due; of one that nobody knows any more, when it was made."""
+    first = None if task is None or task.trigger is None else decode_trigger(task.trigger).next_after(origin.created_at)
+    return origin.created_at if first is None else first
+
+
+def _check_can_run(caller: Caller, task: Task, now: Instant) -> None:
+    """Refuse what would be said to be due and never run."""
+    if task.expires_at is not None and task.expires_at <= now:
+        raise IllegalTransition(
+            f"{task.key} has expired at {isoformat(task.expires_at)}: it runs no more. Make a new one."
+        )
+    if caller.is_person:
+        return
+    if not task.status.is_live:
+        raise IllegalTransition(f"{task.key} is {task.status.value}. Make a new one with schedule_task.")
+    if task.status is TaskStatus.PAUSED:
+        raise IllegalTransition(
+            f"{task.key} is paused, so it does not run. Let it go on with resume_task, then run it."
+        )
 
 
 def _check_may_free(caller: Caller, schedule_id: str, task: Task | None, origin: Provenance | None) -> None:

@@ -20,12 +20,14 @@ __all__ = [
     "ChangeAgentRequest",
     "ChannelModel",
     "ChannelRequest",
+    "DifferenceModel",
     "GroupModel",
     "GroupRequest",
     "GroupsModel",
     "KillRequest",
     "ScheduleAgentRequest",
     "SwitchModel",
+    "WantedModel",
 ]
 
 Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -43,6 +45,25 @@ class _Answer(BaseModel):
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class DifferenceModel(_Answer):
+    """One thing about a schedule as it is now, and as it would be; null: there is none."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+class WantedModel(_Answer):
+    """What waits for a person: who asks, and all that would be in force. `digest` stands for just this."""
+
+    kind: str
+    by: str
+    in_run: str | None
+    digest: str
+    changes: list[str]
+    shown: list[DifferenceModel]
 
 
 class AgentScheduleModel(_Answer):
@@ -74,6 +95,7 @@ class AgentScheduleModel(_Answer):
     has_proposal: bool
     asks_for: str | None
     asked_by: str | None
+    wanted: WantedModel | None
     held: str | None
 
 
@@ -179,14 +201,15 @@ class ScheduleAgentRequest(_Request):
 
 
 class ChangeAgentRequest(_Request):
-    """What is to be changed; what is left out stays. An empty script takes the gate away."""
+    """What is to be changed; what is left out stays. An empty script takes the gate away, so does `expires` the end."""
 
     prompt: Prompt | None = None
     schedule_type: Literal["cron", "interval", "once"] | None = None
     schedule_value: Word | None = None
     context_mode: Literal["isolated", "group"] | None = None
     script: Script | None = None
-    expires: Word | None = None
+    timezone: Zone | None = None
+    expires: Annotated[str, Field(max_length=255, pattern=_NO_NUL)] | None = None
 
 
 class ApproveRequest(_Request):

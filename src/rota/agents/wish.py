@@ -7,14 +7,14 @@ from typing import Any, cast, get_args
 import msgspec
 
 from rota.agents.gate import MAX_SCRIPT
-from rota.agents.guard import Caller, check_prompt, digest_of
-from rota.agents.ledger import Proposal, Provenance
-from rota.agents.record import AgentPayload, ContextMode, value_of
+from rota.agents.guard import Caller, check_prompt, digest_of, first_digest_of, wish_digest_of
+from rota.agents.ledger import ApprovalState, Proposal, Provenance
+from rota.agents.record import AgentPayload, ContextMode, payload_of, value_of
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded
-from rota.triggers import AnyTrigger, Once, decode_trigger, encode_trigger, parse_trigger
+from rota.triggers import AnyTrigger, Cron, Interval, Once, decode_trigger, encode_trigger, parse_trigger
 
 __all__ = [
     "changed_payload",
@@ -22,11 +22,19 @@ __all__ = [
     "check_reaches",
     "check_still_meant",
     "checked_script",
+    "content_digest",
     "context_mode_of",
+    "digest_in_force",
+    "digest_shown",
+    "follows_code",
     "instant_of",
     "made_by_code",
     "new_trigger",
     "proposal_of",
+    "rewrites",
+    "sooner",
+    "standing_of",
+    "was_agreed_before_times",
 ]
 
 
@@ -55,6 +63,11 @@ def instant_of(text: str | None, timezone: str, now: Instant) -> Instant | None:
     return trigger.at
 
 
+def sooner(one: Instant | None, other: Instant | None) -> Instant | None:
+    """The earlier of two ends; None is never."""
+    return min((at for at in (one, other) if at is not None), default=None)
+
+
 def check_reaches(trigger: AnyTrigger, expires_at: Instant | None) -> None:
     """Refuse a single time that lies behind the end."""
     if isinstance(trigger, Once) and expires_at is not None and trigger.at > expires_at:
@@ -72,7 +85,12 @@ def check_not_over(schedule_id: str, proposal: Proposal, now: Instant) -> None:
 
 
 def changed_payload(
-    old: AgentPayload, settings: AgentSettings, prompt: str | None, context_mode: str | None, script: str | None
+    old: AgentPayload,
+    settings: AgentSettings,
+    prompt: str | None,
+    context_mode: str | None,
+    script: str | None,
+    timezone: str | None,
 ) -> AgentPayload:
     """The payload with what is given in place of what it had."""
     return msgspec.structs.replace(
@@ -80,14 +98,24 @@ def changed_payload(
         prompt=old.prompt if prompt is None else check_prompt(prompt, settings.rules),
         context_mode=old.context_mode if context_mode is None else context_mode_of(context_mode),
         script=old.script if script is None else checked_script(script),
+        timezone=timezone or old.timezone,
     )
 
 
 def new_trigger(
-    stored: str, schedule_type: str | None, schedule_value: str | int | None, timezone: str, now: Instant
+    stored: str,
+    schedule_type: str | None,
+    schedule_value: str | int | None,
+    timezone: str,
+    now: Instant,
+    *,
+    rezone: bool = False,
 ) -> AnyTrigger:
-    """The trigger as it is, or the new one; a value alone is of the type that it had."""
+    """The trigger as it is, or the new one; a value alone is of the type that it had. `rezone` puts one that goes by
+    the calendar into another zone."""
     old = decode_trigger(stored)
+    if rezone and isinstance(old, Cron) and old.timezone != timezone:
+        old = parse_trigger("cron", old.expression, timezone=timezone, now=now)
     if schedule_value is None:
         if schedule_type is not None and schedule_type != old.kind:
             raise InvalidInput(
@@ -96,7 +124,9 @@ def new_trigger(
         return old
     if schedule_type in (None, old.kind) and str(schedule_value) == value_of(old, timezone):
         return old  # an equal interval keeps its grid
-    return parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
+    new = parse_trigger(schedule_type or old.kind, schedule_value, timezone=timezone, now=now)
+    is_same = isinstance(new, Interval) and isinstance(old, Interval) and new.every_ms == old.every_ms
+    return old if is_same else new  # "1h" is 3600000, too
 
 
 def check_still_meant(schedule_id: str, proposal: Proposal, task: Task | None) -> None:
@@ -118,20 +148,72 @@ def proposal_of(
     expires_at: Instant | None,
     caller: Caller,
     based_on: int | None = None,
+    origin: Provenance | None = None,
 ) -> Proposal:
-    """What is asked for, in stored form."""
+    """What is asked for, in stored form; `origin` is that of the schedule that it is about."""
     return Proposal(
         kind=kind,
         payload=msgspec.json.encode(payload).decode(),
         trigger=encode_trigger(trigger),
         expires_at=expires_at,
-        digest=digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode),
+        digest=content_digest(payload, encode_trigger(trigger), expires_at),
         by=caller.name,
+        in_run=caller.run_id,
         based_on=based_on,
+        standing=None if origin is None else standing_of(origin),
     )
+
+
+def rewrites(caller: Caller, origin: Provenance, old: AgentPayload, new: AgentPayload) -> bool:
+    """Whether an agent makes something of its own out of what people have made: another prompt, script or session.
+    Then it is the agent's, and ends as agents' schedules do. A new time alone leaves it whose it was."""
+    does = [(one.prompt, one.script, one.context_mode) for one in (old, new)]
+    return not caller.is_person and origin.depth == 0 and does[0] != does[1]
+
+
+def standing_of(origin: Provenance) -> ApprovalState:
+    """What was last decided about a schedule, whatever waits now."""
+    if origin.approval != "waiting" or origin.proposal is None:
+        return origin.approval
+    return origin.proposal.standing or "approved"
 
 
 def made_by_code(task: Task, payload: AgentPayload) -> Provenance:
     """The origin of a schedule that the program's own code has made."""
-    digest = digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)
+    digest = content_digest(payload, task.trigger, task.expires_at)
     return Provenance(id=task.key, folder=payload.group_folder, made_by="code", digest=digest)
+
+
+def follows_code(origin: Provenance) -> bool:
+    """Whether the program's own code has the say about it: nobody has agreed to anything else since."""
+    return origin.made_by == "code" and standing_of(origin) == "none"
+
+
+def content_digest(payload: AgentPayload, trigger: str | None, expires_at: Instant | None) -> str:
+    """The fingerprint of what a schedule does and when."""
+    return digest_of(
+        payload.group_folder,
+        payload.prompt,
+        payload.script,
+        payload.context_mode,
+        chat_jid=payload.chat_jid,
+        timezone=payload.timezone,
+        trigger=trigger,
+        expires_at=expires_at,
+    )
+
+
+def digest_in_force(proposal: Proposal) -> str:
+    """The fingerprint of what a proposal would put in force, also of one from before it had the times in it."""
+    return content_digest(payload_of(proposal.payload), proposal.trigger, proposal.expires_at)
+
+
+def digest_shown(schedule_id: str, proposal: Proposal) -> str:
+    """What a person gives back to say: I agree to what I have seen, and to nothing else."""
+    content = digest_in_force(proposal)
+    return wish_digest_of(schedule_id, proposal.kind, proposal.by, proposal.based_on, content)
+
+
+def was_agreed_before_times(agreed: str, payload: AgentPayload) -> bool:
+    """Whether this was agreed to when the fingerprint had no times in it yet."""
+    return agreed == first_digest_of(payload.group_folder, payload.prompt, payload.script, payload.context_mode)

@@ -19,7 +19,7 @@ from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rota.agents.desk import Desk
-    from rota.agents.record import AgentSchedule
+    from rota.agents.record import AgentSchedule, Wanted
 
 __all__ = [
     "add",
@@ -40,6 +40,7 @@ __all__ = [
     "show",
     "stop",
     "token",
+    "update",
     "waiting",
 ]
 
@@ -56,14 +57,6 @@ _COLUMNS: Final = (
     Column("NEXT", "next_run"),
     Column("LAST RESULT", "last_result"),
     Column("MADE BY", "made_by"),
-)
-_WAITING: Final = (
-    Column("ID", "id"),
-    Column("GROUP", "group_folder"),
-    Column("MADE BY", "made_by"),
-    Column("WHEN", "words"),
-    Column("PROMPT", "prompt"),
-    Column("DIGEST", "digest"),
 )
 _GROUPS: Final = (
     Column("FOLDER", "folder"),
@@ -135,7 +128,13 @@ async def ls(
 async def show(cli: Cli, schedule_id: IdArgument) -> None:
     """Show one scheduled agent."""
     async with desk_of(cli) as desk:
-        cli.output.one((await desk.get_task(schedule_id)).to_dict())
+        found = await desk.get_task(schedule_id)
+    if cli.output.as_json or found.wanted is None:
+        cli.output.one(found.to_dict())
+        return
+    cli.output.one({name: value for name, value in found.to_dict().items() if name != "wanted"})
+    cli.output.say("")
+    _show_wanted(cli, found, found.wanted, most_lines=None)
 
 
 async def running(cli: Cli, watch: WatchOption = False) -> None:
@@ -154,8 +153,47 @@ async def running(cli: Cli, watch: WatchOption = False) -> None:
 async def waiting(cli: Cli) -> None:
     """List what agents have asked for and a person has to approve."""
     async with desk_of(cli) as desk:
-        rows = [one.to_dict() for one in await desk.waiting()]
-    cli.output.page(rows, _WAITING, empty="Nothing waits for approval.")
+        found = await desk.waiting()
+    if cli.output.as_json or not found:
+        cli.output.page([one.to_dict() for one in found], (), empty="Nothing waits for approval.")
+        return
+    for number, one in enumerate(found):
+        assert one.wanted is not None, f"{one.id} waits for nothing"
+        cli.output.say("" if number else f"{len(found)} {'waits' if len(found) == 1 else 'wait'} for approval.\n")
+        _show_wanted(cli, one, one.wanted, most_lines=_MOST_LINES)
+
+
+_MOST_LINES: Final = 40
+"""Of one text in a list; `agent show` has all of it."""
+
+
+def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: Wanted, *, most_lines: int | None) -> None:
+    """Who asks for what: all that would be in force, and beside each thing that changes what it is now."""
+    asks = {"create": "for a new schedule", "update": "for a change"}.get(wanted.kind, f"to {wanted.kind} it")
+    where = "" if wanted.in_run is None else f" in the run {wanted.in_run}"
+    made = "" if wanted.kind == "create" else f" It was made by {schedule.made_by}."
+    cli.output.say(f"{schedule.id}: {wanted.by} asks{where} {asks}.{made}")
+    for one in wanted.shown:
+        if wanted.kind == "create" or not one.is_change:
+            _show_text(cli, f"  {one.name}", one.new, schedule.id, most_lines)
+        else:
+            _show_text(cli, f"  {one.name}, now", one.old, schedule.id, most_lines)
+            _show_text(cli, f"  {one.name}, NEW", one.new, schedule.id, most_lines)
+    cli.output.say(f"  `rota agent approve {schedule.id} --digest {wanted.digest}` agrees to just this;")
+    cli.output.say(f"  `rota agent reject {schedule.id}` refuses it.")
+
+
+def _show_text(cli: Cli, name: str, text: str | None, schedule_id: str, most_lines: int | None) -> None:
+    """A short text beside its name, one of several lines below it: a script must not look like a word of ours."""
+    if text is None or "\n" not in text:
+        cli.output.say(f"{name}: {'none' if text is None else text}")
+        return
+    every = text.split("\n")
+    cli.output.say(f"{name} ({len(every)} lines):")
+    for line in every[:most_lines]:
+        cli.output.say(f"    | {line}")
+    if most_lines is not None and len(every) > most_lines:
+        cli.output.say(f"    and {len(every) - most_lines} lines more: `rota agent show {schedule_id}` has all of it.")
 
 
 async def log(
@@ -205,6 +243,38 @@ async def add(
     cli.output.one(made.to_dict(), f"{made.id}: {made.words}; next {made.next_run_words}.")
 
 
+async def update(
+    cli: Cli,
+    schedule_id: IdArgument,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the agent should do.")] = None,
+    cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
+    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of its times.")] = None,
+    context: Annotated[Context | None, typer.Option("--context", help="A session of its own, or the group's.")] = None,
+    script: Annotated[
+        str | None, typer.Option("--script", metavar="FILE", help="A new gate script; '' takes it away.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="When it ends by itself; '' for never.")
+    ] = None,
+) -> None:
+    """Change a scheduled agent: what is given is changed, the rest stays."""
+    kind, value = (None, None) if cron is every is at is None else _trigger(cron, every, at)
+    async with desk_of(cli) as desk:
+        changed = await desk.update_task(
+            schedule_id,
+            prompt=prompt,
+            schedule_type=kind,
+            schedule_value=value,
+            context_mode=None if context is None else context.value,
+            script=_text_of(Path(script)) if script else script,
+            timezone=tz,
+            expires=expires,
+        )
+    _say(cli, changed, "is changed")
+
+
 def _trigger(cron: str | None, every: str | None, at: str | None) -> tuple[str, str]:
     given = [(kind, value) for kind, value in (("cron", cron), ("interval", every), ("once", at)) if value is not None]
     if len(given) != 1:
@@ -224,7 +294,8 @@ def _text_of(script: Path | None) -> str | None:
 async def run(cli: Cli, schedule_id: IdArgument) -> None:
     """Run it once, now; its own times stay."""
     async with desk_of(cli) as desk:
-        _say(cli, await desk.run_task(schedule_id), "is due now")
+        due = await desk.run_task(schedule_id)
+    _say(cli, due, "runs once, now, and stays paused" if due.status == "paused" else "is due now")
 
 
 async def pause(cli: Cli, schedule_id: IdArgument) -> None:
@@ -278,15 +349,14 @@ async def kill(
     """Throw the kill switch of a group, or of all: what runs is ended, what is due is skipped."""
     async with desk_of(cli) as desk:
         switch = await desk.switch_off(scope, reason)
-    cli.output.one(switch.to_dict(), f"{switch.words} `rota agent revive` lets it go on.")
+    cli.output.one(switch.to_dict(), f"{switch.words} `{switch.way_back}` lets it go on.")
 
 
 async def revive(cli: Cli, scope: ScopeArgument = "*") -> None:
     """Let a group, or all, go on. What was skipped stays skipped."""
     async with desk_of(cli) as desk:
-        await desk.switch_on(scope)
-    whose = "All groups" if scope == "*" else f"The group {scope!r}"
-    cli.output.one({"scope": scope, "revived": True}, f"{whose} may go on.")
+        revived = await desk.switch_on(scope)
+    cli.output.one(revived.to_dict(), revived.words)
 
 
 def _say(cli: Cli, schedule: AgentSchedule, what: str) -> None:

@@ -157,6 +157,7 @@ agent = group("agent", "Scheduled agents: make, list, look, run, stop, approve; 
 command(agent, "ls")(agents.ls)
 command(agent, "show")(agents.show)
 command(agent, "add")(agents.add)
+command(agent, "update")(agents.update)
 command(agent, "run")(agents.run)
 command(agent, "pause")(agents.pause)
 command(agent, "resume")(agents.resume)

@@ -141,6 +141,8 @@ async def _schedule(view: View, form: Form) -> Response:
 async def _upsert(view: View, form: Form) -> Response:
     given = form.get("task")
     task_type, schedule_id = (form.need("type"), form.need("id")) if given is None else read_identity(given)
+    if await agents.is_kept(view, task_type, schedule_id):
+        return await agents.change(view, schedule_id, form)
     settings = _settings(form)
     if form.get("payload_hidden") is not None:
         # Whoever does not see it does not change it.

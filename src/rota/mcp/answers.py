@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rota.agents.record import AgentSchedule, spoken_time
+from rota.agents.record import AgentSchedule, Wanted, spoken_time
 from rota.agents.summary import cut
 from rota.clock import from_datetime
 
@@ -17,6 +17,7 @@ __all__ = [
     "RunsAnswer",
     "TaskAnswer",
     "TasksAnswer",
+    "WaitingAnswer",
     "in_words",
     "runs_answer",
     "task_answer",
@@ -25,6 +26,22 @@ __all__ = [
 
 PROMPT_SHOWN = 2_000
 RESULT_SHOWN = 4_000
+
+
+class DifferenceAnswer(BaseModel):
+    """One thing about a task as it is now, and as it would be."""
+
+    name: str
+    now: str | None
+    then: str | None
+
+
+class WaitingAnswer(BaseModel):
+    """What waits for the owner's approval."""
+
+    asked_by: str
+    asks_for: str
+    changes: list[DifferenceAnswer] = Field(description="Only what would be different.")
 
 
 class TaskAnswer(BaseModel):
@@ -40,6 +57,7 @@ class TaskAnswer(BaseModel):
     timezone: str = Field(description="The zone that times are spoken of in.")
     context_mode: str
     has_script: bool
+    script: str | None = Field(description="The script that decides before each run whether to wake the agent.")
     status: str = Field(
         description="active, paused, completed, failed, cancelled, waiting_for_approval (does not run yet) or rejected."
     )
@@ -49,6 +67,7 @@ class TaskAnswer(BaseModel):
     last_result: str | None
     expires_at: str | None
     has_waiting_change: bool = Field(description="A change of it waits for the owner's approval.")
+    waiting_change: WaitingAnswer | None = Field(description="Who asked for it, and what it would change.")
     paused_because: str | None
 
 
@@ -92,6 +111,7 @@ def task_answer(schedule: AgentSchedule, message: str) -> TaskAnswer:
         timezone=schedule.timezone,
         context_mode=schedule.context_mode,
         has_script=schedule.script is not None,
+        script=None if schedule.script is None else cut(schedule.script, PROMPT_SHOWN),
         status=schedule.status,
         next_run=schedule.next_run,
         next_run_in_words=schedule.next_run_words,
@@ -99,8 +119,19 @@ def task_answer(schedule: AgentSchedule, message: str) -> TaskAnswer:
         last_result=schedule.last_result,
         expires_at=schedule.expires_at,
         has_waiting_change=schedule.has_proposal and schedule.status != "waiting_for_approval",
+        waiting_change=None if schedule.wanted is None else _waiting(schedule.wanted),
         paused_because=schedule.held,
     )
+
+
+def _waiting(wanted: Wanted) -> WaitingAnswer:
+    differ = [one for one in wanted.shown if one.is_change]
+    changes = [DifferenceAnswer(name=one.name, now=_brief(one.old), then=_brief(one.new)) for one in differ]
+    return WaitingAnswer(asked_by=wanted.by, asks_for=wanted.kind, changes=changes)
+
+
+def _brief(text: str | None) -> str | None:
+    return None if text is None else cut(text, PROMPT_SHOWN)
 
 
 def tasks_answer(schedules: Sequence[AgentSchedule]) -> TasksAnswer:

@@ -142,23 +142,23 @@ async def update_task(
 
 async def pause_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Hold a scheduled task back until resume_task. The times that pass meanwhile are skipped."""
-    return _changed(await _desk(context).pause_task(task_id), "paused")
+    return _changed(await _desk(context).pause_task(task_id), "pause", "paused")
 
 
 async def resume_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Let a paused task go on with its next time. One that was paused because it failed is for the owner to resume."""
-    return _changed(await _desk(context).resume_task(task_id), "resumed")
+    return _changed(await _desk(context).resume_task(task_id), "resume", "resumed")
 
 
 async def cancel_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """End a scheduled task for good. A run that is under way is stopped, unless it is the one that asks: that one is
     its last. Its history stays. To hold it back for a while use pause_task."""
-    return _changed(await _desk(context).cancel_task(task_id), "cancelled")
+    return _changed(await _desk(context).cancel_task(task_id), "cancel", "cancelled")
 
 
 async def run_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Run a scheduled task once, now, beside its normal times, which stay as they are."""
-    return _changed(await _desk(context).run_task(task_id), "run now")
+    return _changed(await _desk(context).run_task(task_id), "run", "run now")
 
 
 async def task_history(
@@ -173,7 +173,10 @@ async def task_history(
     return runs_answer(page.items, page.cursor, await desk.timezone())
 
 
-def _changed(schedule: AgentSchedule, done: str) -> TaskAnswer:
+def _changed(schedule: AgentSchedule, verb: str, done: str) -> TaskAnswer:
+    if schedule.asks_for == verb:
+        waits = f"To {verb} {schedule.id} is for the owner to decide: it waits for their approval, and nothing changed."
+        return task_answer(schedule, f"{waits} {in_words(schedule)}")
     return task_answer(schedule, f"{schedule.id} is {done}. {in_words(schedule)}")
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.clock import Millis, to_datetime
 from rota.codec import to_json
-from rota.core.task import Task
+from rota.core.task import Task, Want
 from rota.errors import InvalidInput, LimitExceeded
 from rota.stores.base import MAX_PROGRESS_BYTES
 
@@ -62,6 +62,11 @@ class Run:
     def attempt(self) -> int:
         """1 for the first try."""
         return self._task.attempt
+
+    @property
+    def is_of_paused(self) -> bool:
+        """Whether somebody asked for this run of a paused schedule; when it ends, it is paused again."""
+        return self._task.want is Want.PAUSE
 
     @property
     def token(self) -> int:

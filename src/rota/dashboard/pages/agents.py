@@ -10,17 +10,17 @@ from typing import Final
 
 from fastapi.responses import Response
 
-from rota.agents import EVERYBODY, AgentSchedule, agents_of
+from rota.agents import AGENT, EVERYBODY, AgentSchedule, agents_of
 from rota.agents.desk import Desk
 from rota.api.paths import quote_key
-from rota.clock import Instant, from_datetime
+from rota.clock import Instant, format_duration, from_datetime
 from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask
 
-__all__ = ["carry_out", "show", "throw"]
+__all__ = ["carry_out", "change", "desk_of", "is_kept", "same_as", "show", "throw"]
 
 _QUESTIONS: Final = {
     "cancel": "Cancel {}? It ends; its history stays.",
@@ -87,7 +87,7 @@ def of_schedule(schedule: AgentSchedule) -> list[Action]:
     if schedule.is_running:
         verbs = ("stop", "pause", "cancel")
     else:
-        verbs = ("resume", "cancel") if schedule.status == "paused" else ("run", "pause", "cancel")
+        verbs = ("resume", "run", "cancel") if schedule.status == "paused" else ("run", "pause", "cancel")
     return [on_one(verb, schedule.id) for verb in verbs]
 
 
@@ -107,6 +107,15 @@ def on_one(verb: str, schedule_id: str, digest: str | None = None) -> Action:
         danger=verb in ("cancel", "stop", "reject"),
         primary=verb == "approve",
     )
+
+
+def same_as(view: View, schedule: AgentSchedule) -> tuple[str, str]:
+    """What changes the same schedule on the command line and over HTTP, with its times as they are."""
+    option = {"interval": "--every", "once": "--at"}.get(schedule.schedule_type, "--cron")
+    value = schedule.schedule_value if option != "--every" else format_duration(int(schedule.schedule_value))
+    command = shlex.join(["rota", "agent", "update", schedule.id, option, value])
+    body = {"schedule_type": schedule.schedule_type, "schedule_value": schedule.schedule_value}
+    return command, view.call("PATCH", f"/api/agents/schedules/{quote_key(schedule.id)}", json.dumps(body))
 
 
 def switch_of(scope: str, *, is_off: bool) -> Action:
@@ -144,7 +153,6 @@ async def carry_out(view: View, form: Form) -> Response:
 _DONE: Final[Mapping[str, tuple[Callable[[Desk, str], Awaitable[object]], str]]] = {
     "reject": (Desk.reject, "rejected"),
     "stop": (Desk.stop_run, "told to end"),
-    "run": (Desk.run_task, "due now"),
     "pause": (Desk.pause_task, "paused"),
     "resume": (Desk.resume_task, "going on"),
     "cancel": (Desk.cancel_task, "cancelled"),
@@ -155,11 +163,44 @@ async def _done(desk: Desk, verb: str, schedule_id: str, digest: str | None) -> 
     if verb == "approve":
         await desk.approve(schedule_id, digest=digest)
         return f"{schedule_id} is approved."
+    if verb == "run":
+        stays = (await desk.run_task(schedule_id)).status == "paused"
+        return f"{schedule_id} is due now{', once, and stays paused' if stays else ''}."
     if verb not in _DONE:
         raise InvalidInput(f"There is nothing called {verb[:20]!r} to do here. Use one of: {', '.join(_LABELS)}.")
     act, said = _DONE[verb]
     await act(desk, schedule_id)
     return f"{schedule_id} is {said}."
+
+
+async def is_kept(view: View, task_type: str, schedule_id: str) -> bool:
+    """Whether a schedule is one of an agent, which is changed as such."""
+    return task_type == AGENT and await agents_of(view.app).is_kept(schedule_id)
+
+
+async def change(view: View, schedule_id: str, form: Form) -> Response:
+    """The form of one schedule: through the agent's own update, which writes down what was agreed to."""
+    desk = desk_of(view)
+    known = await desk.get_task(schedule_id)
+    kind = {"every": "interval", "at": "once"}.get(form.get("kind") or "cron", form.get("kind") or "cron")
+    zone, hidden = form.get("tz"), form.get("payload_hidden") is not None
+    await desk.update_task(
+        schedule_id,
+        prompt=None if hidden else _text(form, "prompt", known.prompt),
+        script=None if hidden else _text(form, "script", known.script or ""),
+        schedule_type=kind,
+        schedule_value=form.need("value"),
+        timezone=None if zone == known.timezone else zone,
+        context_mode=form.get("context_mode"),
+        expires=form.get("expires") or "",
+    )
+    return view.back(f"The schedule {schedule_id} is set.", view.schedule_url(AGENT, schedule_id))
+
+
+def _text(form: Form, name: str, known: str) -> str | None:
+    """What was written, with the line breaks of a script: browsers send others. None if it is as it was."""
+    text = form.exact(name).replace("\r\n", "\n")
+    return None if text == known.replace("\r\n", "\n") else text
 
 
 async def throw(view: View, form: Form) -> Response:
@@ -168,7 +209,6 @@ async def throw(view: View, form: Form) -> Response:
     back = safe_back(form.exact("back"), view.site.service.base_path)
     whose = "All groups" if scope == EVERYBODY else f"The group {scope}"
     if form.need("verb") == "revive":
-        await desk.switch_on(scope)
-        return view.back(f"{whose} may go on.", back)
+        return view.back((await desk.switch_on(scope)).words, back)
     await desk.switch_off(scope, form.get("reason") or "from the dashboard")
     return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", back)

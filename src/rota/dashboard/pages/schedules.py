@@ -19,6 +19,7 @@ from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, spark
+from rota.dashboard.pages import agents
 from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownTask
@@ -100,6 +101,9 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
         decode_trigger(task.trigger), info.timezone, FIRES, view.now, policy=task.series_policy, key=task.key
     )
     fires = _moments(ahead.fires) if task.status.is_live else []
+    agent = None
+    if await agents.is_kept(view, task_type, schedule_id):
+        agent = await agents.desk_of(view).get_task(schedule_id)
     return Page(
         "schedule.html",
         f"{task_type}/{schedule_id}",
@@ -113,7 +117,8 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
             "spark": spark_of(view, runs.items),
             "actions": actions.of_schedule(task),
             "form": _form_of(task, info),
-            "same": [_same(view, info)],
+            "same": [_same(view, info) if agent is None else agents.same_as(view, agent)],
+            "agent": agent,
         },
         concerns=task_type,
     )
