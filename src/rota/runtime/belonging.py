@@ -14,15 +14,18 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rota.clock import Clock
 from rota.config.urls import masked
-from rota.database import Database
 from rota.errors import DatabaseElsewhere, StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.stores.base import Store
+
+if TYPE_CHECKING:
+    # Importing Rota imports no engine.
+    from rota.database import Database
 
 __all__ = ["AGENTS", "MEMORY", "PARTS", "Belonging", "Home", "home_of", "identity_of", "place_of", "refusal"]
 
