@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 from weakref import WeakSet
 
 from rota.answers import Receipt, Touch
+from rota.clock import SECOND
 from rota.connection import Connection
 from rota.errors import RotaError
 from rota.forking import keep_for_ever
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["SyncRota", "SyncTask"]
 
 T = TypeVar("T")
-
-AT_EXIT_SECONDS: Final = 5.0
-"""How long the end of a process is held up for what waits in the spool, at most."""
 
 
 class SyncRota:
@@ -118,11 +116,13 @@ class SyncRota:
 
     def hand_over(self) -> None:
         """The process ends, and nobody has closed this: give the store what waits in the spool, or say that it waits
-        on. Nothing else is waited for."""
+        on. Nothing else is waited for, and that no longer than for a call."""
         thread = self._thread
         if thread is not None and self._app.health().spooled:
             with suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(self._app.hand_over(), thread.loop).result(AT_EXIT_SECONDS)
+                asyncio.run_coroutine_threadsafe(self._app.hand_over(), thread.loop).result(
+                    self._app.config.call_timeout_ms / SECOND
+                )
 
 
 class SyncTask:

@@ -46,8 +46,8 @@ __all__ = ["PATIENCE", "PERIOD_SECONDS", "Offered", "Offerer", "Spool", "spool_a
 
 PATIENCE: Final = 0.25
 """Seconds that a touch waits for the store, once that is connected."""
-HAND_OVER_SECONDS: Final = 2.0
-"""How long a process that ends tries to hand over what waits."""
+HAND_OVER_SHARE: Final = 0.4
+"""So much of the limit for a call may handing over what waits take, in a process that ends."""
 PERIOD_SECONDS: Final = 5.0
 """How often an idle process looks whether another one has left something in the file."""
 PAGE: Final = 200
@@ -174,11 +174,12 @@ class Spool:
         if self not in _UNSAID or not self.spooled:
             return
         await self._stop_offering()
+        seconds = HAND_OVER_SHARE * self._call_timeout
         try:
-            async with asyncio.timeout(HAND_OVER_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self.offer()
         except (RotaError, TimeoutError) as error:
-            log.info("spool not offered", error=str(error) or f"no answer within {HAND_OVER_SECONDS:g} s")
+            log.info("spool not offered", error=str(error) or f"no answer within {seconds:g} s")
         self.say_what_is_left()
 
     def say_what_is_left(self) -> None:
