@@ -6,7 +6,7 @@ What could not start after all (its serial was busy, somebody else was first) le
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rota.clock import Instant
 from rota.core.rank import Head, Line, shares
@@ -69,14 +69,10 @@ class Queue:
 class Claiming:
     """A claim under way, round by round."""
 
-    def __init__(self, request: ClaimRequest, known: Collection[str] | None = None) -> None:
-        """`known` names the types that are handed out at all; None where whoever looks will say so."""
-        self._unknown = frozenset(name for name, _ in request.wants if known is not None and name not in known)
+    def __init__(self, request: ClaimRequest) -> None:
         self._limit = sum(max(0, want) for _, want in request.wants) if request.limit is None else request.limit
         self._queues = [
-            Queue(name, want, request.running.get(name, 0), has_own=name in request.own)
-            for name, want in request.wants
-            if name not in self._unknown
+            Queue(name, want, request.running.get(name, 0), has_own=name in request.own) for name, want in request.wants
         ]
 
     def open_queues(self) -> list[Queue]:
@@ -99,5 +95,5 @@ class Claiming:
     def claimed(self, now: Instant) -> Claimed:
         tasks = [task for queue in self._queues for task in queue.tasks]
         due = [at for queue in self._queues if (at := queue.next_due_at(now)) is not None]
-        idle = self._unknown.union(queue.name for queue in self._queues if queue.is_idle)
+        idle = frozenset(queue.name for queue in self._queues if queue.is_idle)
         return Claimed(tasks, min(due, default=None), now, idle)

@@ -226,18 +226,28 @@ def update(work: Work, changes: Sequence[Change]) -> list[Reply]:
 
 
 def claim(work: Work, request: ClaimRequest) -> Claimed:
-    claiming = Claiming(request, {name for name, record in work.types.items() if record.runs})
+    claiming = Claiming(request)
     for _ in range(CLAIM_ROUNDS):
         queues = claiming.open_queues()
         if not queues:
             break
         # Write what was parked or skipped, so that the next look finds others.
         work.finish()
-        candidates = [_candidates(work, work.type_of(queue.name), queue.reach, request.exclude) for queue in queues]
+        candidates = [_seen(work, queue, request.exclude) for queue in queues]
         claiming.share_out(queues, [_heads(work, seen) for seen in candidates])
         for queue, seen in zip(queues, candidates, strict=True):
             _start(work, queue, seen, request)
     return claiming.claimed(work.now)
+
+
+def _runs(work: Work, task_type: str) -> bool:
+    record = work.types.get(task_type)
+    return record is not None and record.runs
+
+
+def _seen(work: Work, queue: Queue, exclude: Collection[Identity]) -> list[Task]:
+    """Of a type that is off, or that nobody knows, nothing is to be seen."""
+    return _candidates(work, work.type_of(queue.name), queue.reach, exclude) if _runs(work, queue.name) else []
 
 
 def _heads(work: Work, candidates: Sequence[Task]) -> list[Head]:
@@ -245,9 +255,11 @@ def _heads(work: Work, candidates: Sequence[Task]) -> list[Head]:
 
 
 def _start(work: Work, queue: Queue, seen: Sequence[Task], request: ClaimRequest) -> None:
+    if not _runs(work, queue.name):
+        return queue.take([], next_due_at=None, is_spent=False)
     more_at = None if len(seen) >= queue.reach else work.transaction.next_due(queue.name, work.now)
     taken, spent_until = _take_some(work, work.type_of(queue.name), seen[: queue.share], request)
-    queue.take(taken, next_due_at=spent_until or more_at, is_spent=spent_until is not None)
+    return queue.take(taken, next_due_at=spent_until or more_at, is_spent=spent_until is not None)
 
 
 def claim_share(work: Work, task_type: str, share: int, request: ClaimRequest) -> tuple[list[Task], Instant | None]:

@@ -222,6 +222,7 @@ class TestRankBetweenTypes(Suite):
         types = (OTHER, LOW, HIGH, "unknown")
         idle = [(await world.claimed(9, types, in_all=in_all)).idle for in_all in (1, 1, 9)]
         assert idle == [{OTHER, "unknown"}, {OTHER, HIGH, "unknown"}, set(types)]
+        assert (await world.claimed(9, types, in_all=0)).idle == set(), "nobody was asked"
 
     async def test_nothing_of_a_lower_type_waits_longer_than_its_levels(self, world: World) -> None:
         """A steady stream of the higher type, one slot: the other runs after eight levels, four minutes."""
