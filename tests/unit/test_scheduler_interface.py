@@ -74,7 +74,7 @@ def test_the_interfaces_are_abstract():
 def test_the_module_functions():
     assert list(inspect.signature(scheduler.get_scheduler).parameters) == []
     assert list(inspect.signature(scheduler.set_scheduler).parameters) == ["scheduler"]
-    assert list(inspect.signature(scheduler.init_scheduler).parameters) == ["redis", "config"]
+    assert list(inspect.signature(scheduler.init_scheduler).parameters) == ["redis", "config", "redis_cache"]
 
 
 def test_task_config_has_the_seeds_fields_and_defaults():
