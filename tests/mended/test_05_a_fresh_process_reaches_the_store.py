@@ -41,11 +41,9 @@ async def store() -> AsyncIterator[FaultyStore]:
     await made.close()
 
 
-def scheduler_on(store: FaultyStore, path: Path, *, enabled: bool = True, call_timeout: str = "60s") -> TaskScheduler:
+def scheduler_on(store: FaultyStore, path: Path, *, enabled: bool = True) -> TaskScheduler:
     tasks = {"work": {**WORK, "enabled": enabled}}
-    return TaskScheduler(
-        store, load_config({"spool": str(path), "call_timeout": call_timeout, "scheduler": {"tasks": tasks}})
-    )
+    return TaskScheduler(store, load_config({"spool": str(path), "scheduler": {"tasks": tasks}}))
 
 
 def users_in(path: Path) -> list[str]:
@@ -72,8 +70,11 @@ async def test_a_store_that_is_slow_to_connect_is_not_away(store: FaultyStore, p
     await scheduler.stop()
 
 
-async def test_only_the_first_touches_wait_for_a_store_that_never_connects(store: FaultyStore, path: Path) -> None:
-    scheduler = scheduler_on(store, path, call_timeout="1s")
+async def test_only_the_first_touches_wait_for_a_store_that_never_connects(
+    store: FaultyStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_CALL_TIMEOUT", "1s")  # all tests have 60 s there
+    scheduler = scheduler_on(store, path)
     store.slow(600, "open")
     first = await asyncio.gather(*(scheduler.touch("work", f"u{number}") for number in range(3)))
     assert {touch.outcome for touch in first} == {"spooled"}

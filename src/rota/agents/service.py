@@ -465,7 +465,8 @@ class Agents:
         made = await (await self._records.ledger()).made_by_agents(folder, now - least)
         tasks = await (await self._records.store()).get([Identity(AGENT, one.id) for one in made])
         check_not_too_near(trigger, [_begins(*one) for one in zip(made, tasks, strict=True)], least, now)
-        return sum(task is None or not task.status.is_live for task in tasks)
+        # One without a task is being made just now, or was refused: it has its place when it is there.
+        return sum(task is not None and not task.status.is_live for task in tasks)
 
     async def _consent(
         self, kind: ProposalKind, caller: Caller, schedule_id: str, *, is_of_people: bool
