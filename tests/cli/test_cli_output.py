@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from rota.cli.output import Column, Output, printable, relative
+from rota.cli.output import Column, Output, relative
+from rota.printable import printable
 
 
 @pytest.mark.parametrize(

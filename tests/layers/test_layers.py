@@ -18,7 +18,7 @@ ROOT = Path(rota.__file__).parent
 # Each layer may use those above it in this list, and its own.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"call_timeout", "clock", "codec", "forking", "keys", "logs", "private_files"}),
+    frozenset({"call_timeout", "clock", "codec", "forking", "keys", "logs", "printable", "private_files"}),
     frozenset({"triggers"}),
     frozenset({"core"}),
     frozenset({"config"}),

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rota.cli.output import printable
 from rota.clock import Instant, isoformat
 from rota.core.task import RunRecord
 from rota.keys import shown_key
+from rota.printable import printable
 from rota.stores.base import Counts, Instance
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Final, Protocol, runtime_checkable
 
 from rota.cli.collection import no_collection
 from rota.cli.exits import ExitCode, exit_code_of
-from rota.cli.output import printable_lines, write_json
+from rota.cli.output import write_json
 from rota.errors import RotaError, StoreUnavailable
+from rota.printable import printable_lines
 
 __all__ = ["main"]
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
 from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
+from rota.printable import printable, printable_lines
 
-__all__ = ["Column", "Output", "printable", "printable_lines", "relative", "write_json"]
+__all__ = ["Column", "Output", "relative", "write_json"]
 
 _NOTHING: Final = "-"
 _GAP: Final = 3
@@ -23,15 +24,6 @@ class Column(NamedTuple):
 
     heading: str
     name: str
-
-
-def printable(text: str) -> str:
-    """The text with control characters spelt out: an id must not be able to repaint a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
 
 
 def write_json(value: object, stream: IO[str]) -> None:
@@ -127,11 +119,6 @@ class Output:
             _print_rich(headings, rows(_for_people))
         else:
             _print_rich(headings, rows(_in_short))
-
-
-def printable_lines(text: str) -> str:
-    """The text, printable line by line."""
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _exact(name: str, value: object) -> str:

@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.answers import RunInfo
-from rota.cli.output import printable, relative
+from rota.cli.output import relative
 from rota.clock import SECOND, Instant, Millis, format_duration, from_datetime, isoformat
 from rota.config.urls import masked
 from rota.overview import InstanceView, Overview, TypeView
+from rota.printable import printable
 
 __all__ = ["Look", "frame", "sparkline"]
 

@@ -34,6 +34,7 @@ from rota.dashboard.navigation import PAGES, Entry
 from rota.dashboard.preferences import Preferences
 from rota.keys import shown_key
 from rota.operator import Operator
+from rota.printable import printable_lines
 from rota.stores.base import Store
 
 __all__ = ["FLASH", "Page", "Site", "View", "safe_back"]
@@ -121,6 +122,7 @@ def _environment() -> Environment:
         typed=typed,
         offered=offered,  # pyright: ignore[reportArgumentType] -- Jinja types its filters by those that it has
         quoted=shlex.quote,
+        printable_lines=printable_lines,
     )
     environment.globals["count"] = words.count  # pyright: ignore[reportArgumentType] -- Jinja's globals are untyped
     environment.globals["quote_key"] = quote_key  # pyright: ignore[reportArgumentType] -- the same
