@@ -215,9 +215,9 @@ class Operator:
         self._need(Role.ADMIN, "erase a user")
         store = await self._store()
         async with self._recording("user.erase", user_id) as note:
-            erasure = await store.erase_user(user_id)
-            while erasure.done_at is None and not erasure.running:
-                erasure = await store.erase_user(user_id)
+            before, erasure = None, await store.erase_user(user_id)
+            while erasure.has_more(before):
+                before, erasure = erasure, await store.erase_user(user_id)
             # After the store: whatever upkeep still runs was told to stop, and writes nothing for who is gone.
             contexts = await erase_memory(await self._app.database(), user_id)
             note.after = {

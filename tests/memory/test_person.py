@@ -10,6 +10,7 @@ from tests.memory.stage import capture, compress
 
 from rota import Rota
 from rota.access import Principal
+from rota.core.task import NewTask
 from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
@@ -17,6 +18,7 @@ from rota.memory import ChatPush, Contexts, Memory, Message, Owner, RuleMerger, 
 from rota.memory.contexts import Lost
 from rota.memory.person import erase_user, export_user
 from rota.operator import Operator
+from rota.stores.base import ClaimRequest, TaskQuery
 from rota.testing import FakeClock
 
 SAME = ["I love hiking in the mountains.", "I really love hiking in the mountains!"]
@@ -128,3 +130,19 @@ async def test_an_operator_erases_tasks_and_memory_together(sqlite_url: str, clo
         assert (await memory.figures("u1")).contexts == 0
         assert (await memory.figures("u2")).contexts == 2
         assert (await app.counts())["memory_compression"].pending == 1
+
+
+async def test_what_runs_keeps_an_operator_from_erasing_nothing_else(sqlite_url: str, clock: FakeClock) -> None:
+    app = Rota(sqlite_url, clock=clock)
+
+    @app.task
+    async def note(payload: object) -> None:
+        """Never run here."""
+
+    async with app:
+        store = await app.store()
+        await store.schedule([NewTask(task_type="note", key=f"k{number:03}", user_id="u1") for number in range(601)])
+        await store.claim(ClaimRequest(wants=[("note", 1)], instance="i1", claim_id="c", lease_ms=10_000))
+        erased = await Operator(app, Principal.at_the_command_line()).erase_user("u1")
+        assert (erased.erasure.tasks, erased.erasure.running) == (600, 1)
+        assert [task.key for task in (await store.find(TaskQuery(user_id="u1"))).items] == ["k000"]

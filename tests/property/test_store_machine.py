@@ -504,11 +504,13 @@ class StoreMachine(RuleBasedStateMachine):
         assert ends[1] == ends[0]
 
     def erased(self, side: Side, user_id: str, limit: int) -> Erasure:
+        before = None
         while True:
             call = side.store.erase_user(user_id, limit=limit, now=self.now)
             erasure = at_once(call) if isinstance(side.store, MemoryStore) else self.pair.runner.run(call)
-            if erasure.done_at is not None or erasure.running:
+            if not erasure.has_more(before):
                 return erasure
+            before = erasure
 
     @rule(name=types, key=keys)
     def stand(self, name: str, key: str) -> None:

@@ -54,11 +54,13 @@ class Pruner(Duty[Purged]):
     async def _erase(self, now: Instant | None) -> None:
         """Go on with the erasures that are under way: whoever asked may be gone, or waits for a run to end."""
         for erasure in await within(self._call_timeout, "erasures", self._store.erasures()):
+            before = erasure
             for _ in range(MAX_PAGES):
                 call = self._store.erase_user(erasure.user_id, now=now)
                 moved = await within(self._call_timeout, "erase_user", call)
-                if moved.done_at is not None or moved.running:
+                if not moved.has_more(before):
                     break
+                before = moved
 
     def pause_after(self, report: Purged) -> float:
         # Instances that were started together drift apart.

@@ -342,8 +342,13 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 0
     runs: int = 0
     running: int = 0
-    """Tasks that were told to stop and still run; they are removed when they have ended."""
+    """Tasks that still run; they are told to stop, and removed when they have ended."""
     done_at: Instant | None = None
+
+    def has_more(self, before: Erasure | None) -> bool:
+        """Whether another step may move something; `before` is how it was before the last one. What waits for a run
+        to end is no reason not to remove the rest."""
+        return self.done_at is None and not (self.running and self == before)
 
 
 class Page(NamedTuple, Generic[T]):

@@ -81,8 +81,8 @@ async def erase_user(
     left, tasks, running = limit, 0, 0
     for name in names:
         old, still_running = await _old(scripts, looking, name, user_id, until)
-        running += still_running
         chosen = old[:left]
+        running += len(still_running.difference(chosen))
         left -= len(chosen)
         if chosen:
             await _erase_arrivals(steps, users.followers_of(types, chosen), until, now)
@@ -129,21 +129,21 @@ async def _write(scripts: Scripts, user_id: str, old: str, tombstone: _Tombstone
 
 async def _old(
     scripts: Scripts, looking: Looking, name: str, user_id: str, until: Instant
-) -> tuple[list[Identity], int]:
-    """What of a type can be erased now, and how many tasks were told to stop and still run."""
+) -> tuple[list[Identity], set[Identity]]:
+    """What of a type can be erased now, and which tasks still run, told to stop or not yet."""
     identities = [Identity(name, key) for key in sorted(await looking.of_user(name, user_id))]
     old: list[Identity] = []
-    running = 0
+    running: set[Identity] = set()
     for start in range(0, len(identities), CHUNK):
         part = identities[start : start + CHUNK]
         for identity, loaded in zip(part, await scripts.load(name, part), strict=True):
             entry = loaded.entry
             if not users.belongs_to(user_id, identity, entry):
                 continue
-            if users.is_erasable(entry, until):
-                old += [identity] if await _is_something(scripts, identity, entry) else []
-            elif entry.task is not None:
-                running += users.is_still_running(entry.task, user_id, until)
+            if entry.task is not None and users.is_still_running(entry.task, user_id, until):
+                running.add(identity)
+            if users.is_erasable(entry, until) and await _is_something(scripts, identity, entry):
+                old.append(identity)
     return old, running
 
 

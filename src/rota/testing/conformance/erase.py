@@ -39,11 +39,11 @@ HOSTILE = (
 
 async def erase_all(world: World, user_id: str, limit: int = 500) -> Erasure:
     """Call until nothing is left to do for now."""
-    erasure = await world.store.erase_user(user_id, limit=limit, now=world.now)
+    before, erasure = None, await world.store.erase_user(user_id, limit=limit, now=world.now)
     for _ in range(200):
-        if erasure.done_at is not None or erasure.running:
+        if not erasure.has_more(before):
             return erasure
-        erasure = await world.store.erase_user(user_id, limit=limit, now=world.now)
+        before, erasure = erasure, await world.store.erase_user(user_id, limit=limit, now=world.now)
     raise AssertionError(f"the erasure of {user_id!r} goes on for ever: {erasure}")
 
 
@@ -145,6 +145,20 @@ class TestErase(Suite):
         assert (erasure.tasks, erasure.runs, erasure.running, erasure.done_at) == (1, 1, 0, world.now)
         assert await world.task("k") is None
         assert await world.runs(None) == []
+
+    async def test_who_runs_is_counted_from_the_first_step_and_keeps_nothing_else(
+        self, world: World, work: TaskType
+    ) -> None:
+        for key in "abcde":
+            await world.schedule(key, user_id="u1")
+        running = [await world.claim_one() for _ in "ab"]
+        first = await world.store.erase_user("u1", limit=1, now=world.now)
+        assert (first.running, first.done_at) == (2, None), "told to stop or not yet: two run"
+        erasure = await erase_all(world, "u1", limit=1)
+        assert (erasure.tasks, erasure.running) == (3, 2)
+        assert [(task.key, task.want) for task in await world.all_tasks()] == [
+            (task.key, Want.CANCEL) for task in running
+        ]
 
     async def test_a_run_that_began_meanwhile_leaves_no_row(self, world: World, work: TaskType) -> None:
         for key in "ab":
