@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rota.clock import HOUR, Instant
 from rota.core.history import Span
-from rota.core.task import Event, Identity, Past, RunStatus, Settlement, Task, TaskStatus
+from rota.core.task import Identity, Past, RunStatus, Settlement, Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.stores import open_store
 from rota.stores.base import MAX_GROUP, ClaimRequest, RunQuery, Snapshot, Store, TaskQuery
@@ -136,7 +136,7 @@ async def _run(store: Store) -> None:
                     task_type=task.task_type,
                     key=task.key,
                     token=task.token,
-                    event=Event.FAIL if (done + at) % 1_000 == 0 else Event.COMPLETE,
+                    transition=Transition.FAIL if (done + at) % 1_000 == 0 else Transition.COMPLETE,
                 )
                 for at, task in enumerate(tasks)
             ]

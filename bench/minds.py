@@ -11,7 +11,7 @@ from bench.memory import notes
 from rota import Rota
 from rota.agents import AGENT, AgentSettings, agents_of, install_agents
 from rota.clock import HOUR, MINUTE, Instant
-from rota.core.task import Event, NewTask, Past, Settlement, Task, TaskStatus
+from rota.core.task import NewTask, Past, Settlement, Task, TaskStatus, Transition
 from rota.database.tables.agents import provenance
 from rota.memory import MemorySettings, NewContext, Owner, Scope, install_memory, memory_of
 from rota.memory.vectors import to_bytes
@@ -106,7 +106,13 @@ async def _run(store: Store) -> None:
         claimed = (await store.claim(request)).tasks
         await store.settle(
             [
-                Settlement(task_type=AGENT, key=task.key, token=task.token, event=Event.COMPLETE, result="It is done.")
+                Settlement(
+                    task_type=AGENT,
+                    key=task.key,
+                    token=task.token,
+                    transition=Transition.COMPLETE,
+                    result="It is done.",
+                )
                 for task in claimed
             ]
         )

@@ -10,7 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
-from rota.core.task import Activity, Event, Settlement
+from rota.core.task import Activity, Settlement, Transition
 from rota.core.task_type import TaskType
 from rota.keys import UserKeyBuilder
 from rota.stores import open_store
@@ -87,7 +87,7 @@ async def _claims(store: Store) -> tuple[float, float]:
         assert len(claimed.tasks) == CLAIM_SIZE
         await store.settle(
             [
-                Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE)
+                Settlement(task_type=task.task_type, key=task.key, token=task.token, transition=Transition.RELEASE)
                 for task in claimed.tasks
             ]
         )

@@ -25,7 +25,7 @@ from chaos.names import STORM_TYPES
 from chaos.scenarios import Broken, percentile, until
 from chaos.workers import Workers
 from rota.core.outcome import Answer, ScheduleOutcome
-from rota.core.task import Event, Identity, NewTask, Renewal, Settlement, TaskStatus
+from rota.core.task import Identity, NewTask, Renewal, Settlement, TaskStatus, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import Store
@@ -141,7 +141,7 @@ async def _feed(store: Store, tasks: int) -> None:
     """All the tasks, as fast as the workers take them."""
     news = [NewTask(task_type=name, key=key) for name, key in _identities(tasks)]
     for start in range(0, tasks, GROUP):
-        while await _pending(store) > BACKLOG:  # noqa: ASYNC110  # a store has no event for "there is room again"
+        while await _pending(store) > BACKLOG:  # noqa: ASYNC110  # a store has no transition for "there is room again"
             await asyncio.sleep(0.01)
         answers = await store.schedule(news[start : start + GROUP])
         if any(answer.outcome is not ScheduleOutcome.CREATED for answer in answers):
@@ -204,7 +204,9 @@ async def _write_stale(store: Store, stale: list[Attempt]) -> int:
     for start in range(0, len(stale), GROUP):
         page = stale[start : start + GROUP]
         settlements = [
-            Settlement(task_type=_type_of(one), key=one.key, token=one.token, event=Event.FAIL, reason="stale")
+            Settlement(
+                task_type=_type_of(one), key=one.key, token=one.token, transition=Transition.FAIL, reason="stale"
+            )
             for one in page
         ]
         renewals = [Renewal(_type_of(one), one.key, one.token) for one in page]

@@ -15,7 +15,7 @@ import msgspec
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
 from rota.codec import to_json
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
-from rota.core.task import Event, Identity, RunRecord, RunStatus, Task, TaskStatus, Want
+from rota.core.task import Identity, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
 from rota.core.waiting import Explanation, Reason
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, UnknownTask
 from rota.keys import shown_key
@@ -371,13 +371,15 @@ def accepted(scheduled: Scheduled, identity: Identity) -> Task:
     return scheduled.task
 
 
-def answered(event: Event, identity: Identity, reply: Reply) -> Task | None:
-    """The task after an operator's event, or an error that says why nothing happened."""
+def answered(transition: Transition, identity: Identity, reply: Reply) -> Task | None:
+    """The task after an operator's transition, or an error that says why nothing happened."""
     if reply.answer is Answer.UNKNOWN:
-        raise UnknownTask(f"There is no {_named(identity)}, so it cannot {event}. List what there is with find().")
+        raise UnknownTask(f"There is no {_named(identity)}, so it cannot {transition}. List what there is with find().")
     if reply.answer is Answer.REFUSED:
         status = "gone" if reply.task is None else reply.task.status
-        raise IllegalTransition(f"{_named(identity)} is {status}; '{event}' leads nowhere from there. Nothing changed.")
+        raise IllegalTransition(
+            f"{_named(identity)} is {status}; '{transition}' leads nowhere from there. Nothing changed."
+        )
     return reply.task
 
 

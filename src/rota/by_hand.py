@@ -12,7 +12,7 @@ import uuid
 
 from rota.clock import Clock, Millis
 from rota.core.outcome import Answer
-from rota.core.task import Event, Identity, Settlement, Task
+from rota.core.task import Identity, Settlement, Task, Transition
 from rota.errors import LeaseLost
 from rota.logs import get_logger
 from rota.stores.base import Beat, ClaimRequest, Store
@@ -57,7 +57,7 @@ class Hands:
             task_type=identity.task_type,
             key=identity.key,
             token=_token(identity, lock_token),
-            event=Event.COMPLETE if success else Event.RETRY,
+            transition=Transition.COMPLETE if success else Transition.RETRY,
             duration_ms=0 if started_at is None else max(0, await store.now() - started_at),
             reason=None if success else "error",
             error=None if success else "The task was reported as failed.",

@@ -21,7 +21,7 @@ from rota.app import Rota
 from rota.clock import Instant
 from rota.config.urls import masked
 from rota.core.outcome import Answer
-from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
+from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, InvalidInput, NotAllowed
 from rota.runtime.belonging import PARTS, Home
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
@@ -35,7 +35,9 @@ __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Operator"]
 MAX_COUNTED: Final = 10_000
 """How far tasks that match are counted before a bulk action; beyond it people read "more than"."""
 
-BULK_EVENTS: Final = frozenset({Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.PURGE})
+BULK_EVENTS: Final = frozenset(
+    {Transition.PAUSE, Transition.RESUME, Transition.CANCEL, Transition.RUN_NOW, Transition.REDRIVE, Transition.PURGE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +71,15 @@ class Operator:
 
     # --- one task ---
 
-    async def ask(self, event: Event, identity: Identity) -> TaskDetails | None:
+    async def ask(self, transition: Transition, identity: Identity) -> TaskDetails | None:
         """Pause, resume, cancel, run now, redrive or purge one task. None: it is gone (purged)."""
-        self._need(Role.OPERATOR, f"{event} a task")
+        self._need(Role.OPERATOR, f"{transition} a task")
         store = await self._store()
-        async with self._recording(f"task.{event}", str(identity)) as note:
+        async with self._recording(f"task.{transition}", str(identity)) as note:
             (before,) = await store.get([identity])
             note.before = _picture(before)
-            (reply,) = await store.ask(event, [identity])
-            task = answered(event, identity, reply)
+            (reply,) = await store.ask(transition, [identity])
+            task = answered(transition, identity, reply)
             note.after = _picture(task)
         return None if task is None else TaskDetails.of(task)
 
@@ -115,31 +117,31 @@ class Operator:
                 return Counted(MAX_COUNTED, False)
         return Counted(count, True)
 
-    async def confirm(self, event: Event, meant: TaskQuery | list[Identity], expected: int | None) -> Counted:
+    async def confirm(self, transition: Transition, meant: TaskQuery | list[Identity], expected: int | None) -> Counted:
         """How many tasks a bulk action means. If somebody agreed to another number, it is not to be done."""
-        self._need(Role.OPERATOR, f"{event} tasks")
+        self._need(Role.OPERATOR, f"{transition} tasks")
         counted = Counted(len(meant), True) if isinstance(meant, list) else await self.count(_narrowed(meant))
         if expected is not None and expected != counted.count:
             raise _count_changed(expected, counted.count)
         return counted
 
-    async def ask_all(self, event: Event, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
-        """The same event on every task that matches, page by page. What comes to match meanwhile may be left.
+    async def ask_all(self, transition: Transition, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
+        """The same transition on every task that matches, page by page. What comes to match meanwhile may be left.
 
         `agreed` is what somebody has agreed to. The tasks are then listed before the first one is changed: if they are
         not so many (any more), nothing is, and what comes to match later is left. Beyond `MAX_COUNTED` they are not
         listed; no more than the number agreed to are changed, unless that was "more than" it.
         """
-        self._need(Role.OPERATOR, f"{event} tasks")
-        if event not in BULK_EVENTS:
-            raise InvalidInput(f"{event} is nothing to do to many tasks at once.")
+        self._need(Role.OPERATOR, f"{transition} tasks")
+        if transition not in BULK_EVENTS:
+            raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
         query = _narrowed(query)
         store = await self._store()
         done = Done(0, 0)
-        async with self._recording(f"tasks.{event}", _words(query)) as note:
+        async with self._recording(f"tasks.{transition}", _words(query)) as note:
             try:
                 async for identities in _bound(store, query, agreed):
-                    replies = await store.ask(event, identities)
+                    replies = await store.ask(transition, identities)
                     changed = sum(reply.answer is Answer.OK for reply in replies)
                     done = Done(done.changed + changed, done.refused + len(replies) - changed)
             finally:
@@ -147,16 +149,16 @@ class Operator:
                 note.after = done._asdict()
         return done
 
-    async def ask_these(self, event: Event, identities: list[Identity]) -> Done:
-        """The same event on the named tasks."""
-        self._need(Role.OPERATOR, f"{event} tasks")
-        if event not in BULK_EVENTS:
-            raise InvalidInput(f"{event} is nothing to do to many tasks at once.")
+    async def ask_these(self, transition: Transition, identities: list[Identity]) -> Done:
+        """The same transition on the named tasks."""
+        self._need(Role.OPERATOR, f"{transition} tasks")
+        if transition not in BULK_EVENTS:
+            raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
         if not 1 <= len(identities) <= MAX_PAGE:
             raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
         store = await self._store()
-        async with self._recording(f"tasks.{event}", ", ".join(map(str, identities))) as note:
-            replies = await store.ask(event, identities)
+        async with self._recording(f"tasks.{transition}", ", ".join(map(str, identities))) as note:
+            replies = await store.ask(transition, identities)
             changed = sum(reply.answer is Answer.OK for reply in replies)
             done = Done(changed, len(replies) - changed)
             note.after = done._asdict()

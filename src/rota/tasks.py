@@ -12,7 +12,7 @@ from rota.answers import TaskDetails, Waiting, answered
 from rota.clock import MINUTE, Millis
 from rota.core.history import Span
 from rota.core.outcome import Answer
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.core.task_type import did_you_mean
 from rota.core.waiting import Facts, explain
 from rota.errors import InvalidInput
@@ -89,38 +89,38 @@ class Tasks:
 
     async def pause(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Hold it back; a running one is held back after its run."""
-        return await self._ask(Event.PAUSE, self._identity(task_type, key, **user))
+        return await self._ask(Transition.PAUSE, self._identity(task_type, key, **user))
 
     async def resume(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Let it go on; a series goes on with the first fire that lies ahead."""
-        return await self._ask(Event.RESUME, self._identity(task_type, key, **user))
+        return await self._ask(Transition.RESUME, self._identity(task_type, key, **user))
 
     async def cancel(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """End it; the handler of a running one is cancelled within about a second."""
-        return await self._ask(Event.CANCEL, self._identity(task_type, key, **user))
+        return await self._ask(Transition.CANCEL, self._identity(task_type, key, **user))
 
     async def run_now(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Make it due now. A series is not shifted by it."""
-        return await self._ask(Event.RUN_NOW, self._identity(task_type, key, **user))
+        return await self._ask(Transition.RUN_NOW, self._identity(task_type, key, **user))
 
     async def redrive(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Give a failed task another chance, with fresh counts."""
-        return await self._ask(Event.REDRIVE, self._identity(task_type, key, **user))
+        return await self._ask(Transition.REDRIVE, self._identity(task_type, key, **user))
 
     async def redrive_all(self, task_type: str | None = None, *, user_id: str | None = None) -> int:
         """Give every failed task another chance, or those of a type or a user; how many there were."""
-        return await self._all_failed(Event.REDRIVE, task_type, user_id)
+        return await self._all_failed(Transition.REDRIVE, task_type, user_id)
 
     async def purge(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> None:
         """Remove a finished task now, before its retention ends."""
         identity = self._identity(task_type, key, **user)
         store = await self._ready()
         (reply,) = await store.purge([identity])
-        answered(Event.PURGE, identity, reply)
+        answered(Transition.PURGE, identity, reply)
 
     async def purge_all(self, task_type: str | None = None, *, user_id: str | None = None) -> int:
         """Remove every failed task, or those of a type or a user; how many there were."""
-        return await self._all_failed(Event.PURGE, task_type, user_id)
+        return await self._all_failed(Transition.PURGE, task_type, user_id)
 
     async def reset(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> None:
         """Forget the failures in a row, so that activity is taken on again."""
@@ -145,21 +145,21 @@ class Tasks:
             raise InvalidInput(f"A {task_type!r} task was named by key and by user_id. Give one of them.")
         return Identity(task_type, self._keys.build_key(user_id, device_id, agent_id))
 
-    async def _ask(self, event: Event, identity: Identity) -> TaskDetails:
+    async def _ask(self, transition: Transition, identity: Identity) -> TaskDetails:
         store = await self._ready()
-        (reply,) = await store.ask(event, [identity])
-        task = answered(event, identity, reply)
-        assert task is not None, f"{identity} is gone after {event}"
+        (reply,) = await store.ask(transition, [identity])
+        task = answered(transition, identity, reply)
+        assert task is not None, f"{identity} is gone after {transition}"
         return TaskDetails.of(task)
 
-    async def _all_failed(self, event: Event, task_type: str | None, user_id: str | None) -> int:
+    async def _all_failed(self, transition: Transition, task_type: str | None, user_id: str | None) -> int:
         """Page by page; what fails again meanwhile lies behind the cursor and is left alone."""
         store = await self._ready()
         query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, user_id=user_id, limit=MAX_PAGE)
         changed = 0
         while True:
             page = await store.find(query)
-            replies = await store.ask(event, [task.identity for task in page.items])
+            replies = await store.ask(transition, [task.identity for task in page.items])
             changed += sum(reply.answer is Answer.OK for reply in replies)
             if page.cursor is None:
                 return changed

@@ -10,8 +10,8 @@ from rota.alerts.ledger import Notice
 from rota.alerts.sinks import Sink
 from rota.clock import Instant
 from rota.config import Config, load_config
-from rota.core.task import Event as TaskEvent
 from rota.core.task import NewTask, Settlement
+from rota.core.task import Transition as TaskEvent
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.database import Database
 from rota.stores.base import ClaimRequest, Store
@@ -69,7 +69,7 @@ class Scene:
         assert len(claimed.tasks) == len(keys)
         await self.store.settle(
             [
-                Settlement(task_type=name, key=task.key, token=task.token, event=TaskEvent.FAIL, reason="error")
+                Settlement(task_type=name, key=task.key, token=task.token, transition=TaskEvent.FAIL, reason="error")
                 for task in claimed.tasks
             ]
         )

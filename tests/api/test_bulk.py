@@ -10,7 +10,7 @@ from tests.api.calls import check_problem, dead_letters
 from tests.api.stage import Stage, staged
 
 from rota.access import Principal, Role
-from rota.core.task import Event, Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Transition
 from rota.operator import Counted, Done, Operator
 from rota.stores.base import Page, Store, TaskQuery
 from rota.stores.memory import MemoryStore
@@ -79,7 +79,7 @@ async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(
     assert (counted["matched"], counted["matched_is_all"]) == (5, True), "kept counters know"
     operator = Operator(stage.app, Principal("p", "p", Role.OPERATOR, "api"))
     query = TaskQuery(task_type="job", status=TaskStatus.PENDING)
-    assert await operator.ask_all(Event.PAUSE, query, agreed=Counted(4, True)) == Done(4, 0)
+    assert await operator.ask_all(Transition.PAUSE, query, agreed=Counted(4, True)) == Done(4, 0)
     done = (await stage.operator.post("/api/tasks/bulk", json={**pending, "expected": 1})).json()
     assert done["changed"] == 1
     some: dict[str, Any] = {"event": "resume", "query": {"search": "k"}}

@@ -6,7 +6,7 @@ import pytest
 from tests.api.calls import dead_letters
 from tests.api.stage import Stage
 
-from rota.core.task import Event, Settlement
+from rota.core.task import Settlement, Transition
 from rota.stores.base import ClaimRequest
 
 
@@ -41,7 +41,7 @@ async def test_the_newest_failures_are_found_behind_many_runs(stage: Stage, monk
                     task_type="job",
                     key=claimed.key,
                     token=claimed.token,
-                    event=Event.DISCARD,
+                    transition=Transition.DISCARD,
                     reason="cancelled" if number % 2 else None,
                     duration_ms=7,
                 )

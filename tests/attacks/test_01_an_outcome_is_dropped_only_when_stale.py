@@ -127,7 +127,9 @@ async def test_a_stale_token_ends_it(store: Refusing) -> None:
         await until(lambda: store.asked)
         # Somebody else has settled it meanwhile.
         (mine,) = store.asked[:1]
-        await store.store.settle([Settlement(task_type="work", key=receipt.key, token=mine.token, event=mine.event)])
+        await store.store.settle(
+            [Settlement(task_type="work", key=receipt.key, token=mine.token, transition=mine.transition)]
+        )
         store.refuses_all = None
         assert await working == 1
         task = await app.tasks.get("work", receipt.key)

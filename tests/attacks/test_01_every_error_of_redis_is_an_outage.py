@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.core.task import Event, Identity, NewTask, Settlement
+from rota.core.task import Identity, NewTask, Settlement, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.stores import open_store
@@ -33,7 +33,7 @@ async def test_every_call_on_a_cluster_without_a_node_says_so(cluster: RedisClus
     await store.put_types([TaskType(name="work")])
     for node in cluster.nodes:
         node.kill()
-    settlement = Settlement(task_type="work", key="k", token=1, event=Event.COMPLETE)
+    settlement = Settlement(task_type="work", key="k", token=1, transition=Transition.COMPLETE)
     # More than once: the first error is of the connection, and only later ones are of a cluster that has no node left.
     for _ in range(3):
         for call in (

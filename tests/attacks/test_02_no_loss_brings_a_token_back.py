@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.clock import SystemClock
 from rota.core.outcome import Answer
-from rota.core.task import Event, NewTask, Renewal, Settlement, Task
+from rota.core.task import NewTask, Renewal, Settlement, Task, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.core.token import floor_at
 from rota.stores import open_store
@@ -43,9 +43,9 @@ async def test_a_run_from_before_the_loss_is_refused(redis: RedisServer, redis_u
     redis.ask("FLUSHALL")
     new = await _claimed(store, "after")
     assert [r.answer for r in store.renew([Renewal("work", "k", old.token)], 10_000)] == [Answer.STALE]
-    stale = Settlement(task_type="work", key="k", token=old.token, event=Event.COMPLETE)
+    stale = Settlement(task_type="work", key="k", token=old.token, transition=Transition.COMPLETE)
     assert [reply.answer for reply in await store.settle([stale])] == [Answer.STALE]
-    good = Settlement(task_type="work", key="k", token=new.token, event=Event.COMPLETE)
+    good = Settlement(task_type="work", key="k", token=new.token, transition=Transition.COMPLETE)
     assert [reply.answer for reply in await store.settle([good])] == [Answer.OK]
     await store.close()
 
@@ -55,7 +55,7 @@ async def test_the_counter_alone_is_lost(redis: RedisServer, redis_url: str) -> 
     store = open_store(redis_url)
     await store.open()
     task = await _claimed(store, "one")
-    release = Settlement(task_type="work", key="k", token=task.token, event=Event.RELEASE)
+    release = Settlement(task_type="work", key="k", token=task.token, transition=Transition.RELEASE)
     await store.settle([release])
     redis.ask("DEL", "scheduler:seq:{work}")
     redis.ask("HSET", "scheduler:task:{work}:k", "last_token", task.token + 10**9)

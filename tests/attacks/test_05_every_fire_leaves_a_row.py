@@ -12,7 +12,7 @@ from rota.clock import DAY, SECOND, Instant, Millis
 from rota.core import lifecycle
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer
-from rota.core.task import NO_PAST, Change, Entry, Event, Lease, NewTask, Settlement, Task, TaskStatus
+from rota.core.task import NO_PAST, Change, Entry, Lease, NewTask, Settlement, Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.triggers import Interval, Policy, encode_trigger
 
@@ -48,8 +48,8 @@ class Series:
         self._write(lifecycle.claim(self.entry, lease, TYPE, START + second * SECOND))
         return self.task
 
-    def settle(self, second: int, event: Event = Event.COMPLETE) -> None:
-        settled = Settlement(task_type="work", key="k", token=self.task.token, event=event)
+    def settle(self, second: int, transition: Transition = Transition.COMPLETE) -> None:
+        settled = Settlement(task_type="work", key="k", token=self.task.token, transition=transition)
         self._write(lifecycle.settle(self.entry, settled, TYPE, START + second * SECOND))
 
     def cancel(self, second: int) -> None:
@@ -75,7 +75,7 @@ def test_fires_during_a_run_that_is_then_cancelled() -> None:
     series = Series()
     series.claim(5)
     series.cancel(21)
-    series.settle(22, Event.DISCARD)
+    series.settle(22, Transition.DISCARD)
     assert series.task.status is TaskStatus.CANCELLED
     assert series.accounted == [5, 10, 15, 20]
 
@@ -104,7 +104,7 @@ def test_a_new_trigger_owes_nothing_from_before_it_was_written() -> None:
     series = Series(Policy(misfire="all"))
     series.claim(21)
     series.update(21, trigger=encode_trigger(Interval(2 * SECOND, START)))
-    series.settle(22, Event.RELEASE)
+    series.settle(22, Transition.RELEASE)
     series.claim(22)
     series.settle(23)
     assert series.next_second == 24

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.core import lifecycle
-from rota.core.task import NO_PAST, Entry, Event, Lease, NewTask, Renewal, RunStatus
+from rota.core.task import NO_PAST, Entry, Lease, NewTask, Renewal, RunStatus, Transition
 from rota.core.task_type import TaskType
 
 NOW = 1_790_000_000_000
@@ -35,7 +35,7 @@ def test_who_is_to_blame(is_alive: bool, was_renewed: bool, crashes: int, row: R
     step = lifecycle.reap(entry, WORK, NOW + 10_000, is_alive=is_alive)
     assert step.task is not None
     assert (step.task.crashes, step.runs[0].status, step.runs[0].token) == (crashes, row, LEASE.token)
-    assert (step.task.last_outcome is Event.REAP) == (crashes == 1)
+    assert (step.task.last_outcome is Transition.REAP) == (crashes == 1)
 
 
 def test_a_new_claim_has_not_begun_whatever_the_last_one_did() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import HOUR
 from rota.core import lifecycle
-from rota.core.task import NO_PAST, Entry, Event, Lease, NewTask, Settlement, Task
+from rota.core.task import NO_PAST, Entry, Lease, NewTask, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 
 NOW = 1_790_000_000_000
@@ -21,22 +21,22 @@ def claimed(*, due_at: int = NOW) -> Task:
     return running
 
 
-def due_after(task: Task, event: Event, now: int) -> int:
+def due_after(task: Task, transition: Transition, now: int) -> int:
     entry = Entry(task, NO_PAST)
-    if event is Event.REAP:
+    if transition is Transition.REAP:
         step = lifecycle.reap(entry, WORK, now)
     else:
-        settlement = Settlement(task_type="work", key="k", token=task.token, event=event)
+        settlement = Settlement(task_type="work", key="k", token=task.token, transition=transition)
         step = lifecycle.settle(entry, settlement, WORK, now)
     assert step.task is not None
     assert step.task.status == "pending"
     return step.task.scheduled_at
 
 
-@pytest.mark.parametrize("event", [Event.REAP, Event.RELEASE])
-def test_it_is_as_due_as_it_was(event: Event) -> None:
-    assert due_after(claimed(due_at=NOW - HOUR), event, NOW + 20_000) == NOW - HOUR
+@pytest.mark.parametrize("transition", [Transition.REAP, Transition.RELEASE])
+def test_it_is_as_due_as_it_was(transition: Transition) -> None:
+    assert due_after(claimed(due_at=NOW - HOUR), transition, NOW + 20_000) == NOW - HOUR
 
 
 def test_a_clock_that_stepped_back_does_not_make_it_wait() -> None:
-    assert due_after(claimed(), Event.RELEASE, NOW - HOUR) == NOW - HOUR
+    assert due_after(claimed(), Transition.RELEASE, NOW - HOUR) == NOW - HOUR

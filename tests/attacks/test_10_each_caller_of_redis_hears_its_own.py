@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from rota.core.outcome import Answer
-from rota.core.task import Event, Settlement
+from rota.core.task import Settlement, Transition
 from rota.stores.redis import RedisStore
 from rota.stores.redis.client import Server
 from rota.testing.clock import FakeClock
@@ -73,7 +73,7 @@ async def test_a_settle_beside_one_that_cannot_be_written_is_answered_as_if_alon
     assert bad.key == "broken"
     redis.ask("HSET", "scheduler:task:{work}:broken", "trigger", "nonsense")
     settles = [
-        store.settle([Settlement(task_type="work", key=task.key, token=task.token, event=Event.COMPLETE)])
+        store.settle([Settlement(task_type="work", key=task.key, token=task.token, transition=Transition.COMPLETE)])
         for task in tasks
     ]
     answers = dict(

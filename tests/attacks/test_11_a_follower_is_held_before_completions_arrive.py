@@ -8,7 +8,7 @@ import threading
 
 from sqlalchemy import Connection, text
 
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TriggerMode
 from rota.stores import verbs
 from rota.stores.base import ClaimRequest
@@ -24,7 +24,7 @@ _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = '
 
 async def complete(world: World, task_type: str) -> None:
     await world.schedule("k", task_type)
-    await world.run(Event.COMPLETE, task_type)
+    await world.run(Transition.COMPLETE, task_type)
 
 
 async def waits_at_a_second_completion(store: SqlStore, clock: FakeClock) -> World:
@@ -40,7 +40,7 @@ async def waits_at_a_second_completion(store: SqlStore, clock: FakeClock) -> Wor
     await world.run(task_type="d")
     await complete(world, "a")
     await world.pump()
-    await world.ask(Event.RUN_NOW, "k", "d")
+    await world.ask(Transition.RUN_NOW, "k", "d")
     await complete(world, "c")
     return world
 
@@ -95,7 +95,7 @@ async def test_two_pumps_with_the_same_followers_do_not_wait_for_each_other(
     for name, ordered in (("a", keys), ("c", keys[::-1])):
         for key in ordered:
             await world.schedule(key, name)
-            await world.run(Event.COMPLETE, name)
+            await world.run(Transition.COMPLETE, name)
     handed_on = 0
     while handed_on < 2 * len(keys):
         handed_on += sum(await asyncio.gather(*(store.pump(limit=20, now=clock.now()) for _ in range(3))))

@@ -12,7 +12,7 @@ from redis.crc import key_slot
 
 from rota.clock import SystemClock
 from rota.core.outcome import Answer, ScheduleOutcome
-from rota.core.task import Event, NewTask, Settlement
+from rota.core.task import NewTask, Settlement, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import StoreError, StoreUnavailable
 from rota.runtime import reconciler
@@ -84,7 +84,7 @@ async def test_a_script_that_meets_it_writes_nothing(cluster: RedisCluster, move
         await store.schedule([NewTask(task_type="work", key="during")])
     with pytest.raises(StoreUnavailable):
         await store.claim(_claim("b"))
-    done = Settlement(task_type="work", key="running", token=running.token, event=Event.COMPLETE)
+    done = Settlement(task_type="work", key="running", token=running.token, transition=Transition.COMPLETE)
     with pytest.raises(StoreUnavailable):
         await store.settle([done])
     assert sorted(cluster.keys()) == before

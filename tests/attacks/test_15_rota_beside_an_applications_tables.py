@@ -14,7 +14,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, create_engine, text
 
 from rota.core.outcome import Answer
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.database import Database
 from rota.database.released import OLD_VERSION_TABLE, TABLES
 from rota.database.schema import HEAD, MIGRATIONS
@@ -216,11 +216,11 @@ async def live_tasks(url: str, clock: FakeClock) -> dict[str, int]:
     for key in ("completed", "failed", "running", "dirty", "cancelled", "paused", "pending"):
         await world.schedule(key)
         if key in ("cancelled", "paused"):
-            await world.ask(Event.CANCEL if key == "cancelled" else Event.PAUSE, key)
+            await world.ask(Transition.CANCEL if key == "cancelled" else Transition.PAUSE, key)
         elif key != "pending":
             task = await world.claim_one()
             if key in ("completed", "failed"):
-                await world.settle(task, Event.COMPLETE if key == "completed" else Event.FAIL)
+                await world.settle(task, Transition.COMPLETE if key == "completed" else Transition.FAIL)
     await world.touch("dirty")
     for number in range(2):
         await world.schedule(f"serial-{number}", serial="one")

@@ -101,6 +101,6 @@ def test_progress_has_none() -> None:
 def test_a_result_with_one_is_the_handlers_nonsense() -> None:
     result: dict[str, Any] = {"score": NAN}
     verdict = of_value(result)
-    assert (verdict.event.value, verdict.reason) == ("fail", "error")
+    assert (verdict.transition.value, verdict.reason) == ("fail", "error")
     assert verdict.error is not None
     assert "['score'] is nan" in verdict.error

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rota.core.task import Event, NewTask, Settlement
+from rota.core.task import NewTask, Settlement, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
@@ -79,7 +79,7 @@ def dead_letter(name: str = "export", *keys: str) -> None:
     async def work(store: Store) -> None:
         for key in keys or ("k",):
             token = await claim(name, key)(store)
-            lost = Settlement(task_type=name, key=key, token=token, event=Event.FAIL, error="it answers 500")
+            lost = Settlement(task_type=name, key=key, token=token, transition=Transition.FAIL, error="it answers 500")
             await store.settle([lost])
 
     with_store(work)

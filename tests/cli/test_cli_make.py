@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from command_line import CallRota, claim, dead_letter, with_store
 
-from rota.core.task import Activity, Event, Settlement
+from rota.core.task import Activity, Settlement, Transition
 from rota.core.task_type import TaskType
 from rota.stores.base import ClaimRequest, Store
 
@@ -67,7 +67,9 @@ def test_reset_lets_activity_in_again(rota: CallRota) -> None:
         await store.touch([Activity(task_type="upkeep", key="u", user_id="u")])
         request = ClaimRequest(wants=[("upkeep", 1)], instance="i", claim_id="c", lease_ms=60_000)
         (task,) = (await store.claim(request)).tasks
-        await store.settle([Settlement(task_type="upkeep", key="u", token=task.token, event=Event.FAIL, error="no")])
+        await store.settle(
+            [Settlement(task_type="upkeep", key="u", token=task.token, transition=Transition.FAIL, error="no")]
+        )
 
     with_store(fail_for_good)
 

@@ -12,7 +12,7 @@ from command_line import CallRota, Said
 
 from rota.cli import migrate
 from rota.clock import HOUR, MINUTE, SECOND
-from rota.core.task import Activity, Event, NewTask, Settlement, Task
+from rota.core.task import Activity, NewTask, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.stores import open_store
 from rota.stores.base import Beat, ClaimRequest, Snapshot, Store, TaskQuery
@@ -45,14 +45,14 @@ async def lived_in(store: Store) -> None:
     request = ClaimRequest(wants=[("compress", 3)], instance="i", claim_id="c", lease_ms=10 * SECOND)
     done, dead, busy = (await store.claim(request, now=START + MINUTE)).tasks
     assert busy.status == "running"
-    await store.settle([settled(done, Event.COMPLETE), settled(dead, Event.FAIL)], now=START + MINUTE)
+    await store.settle([settled(done, Transition.COMPLETE), settled(dead, Transition.FAIL)], now=START + MINUTE)
     await store.purge([done.identity])
     hourly = encode_trigger(Interval(HOUR, START))
     await store.schedule([NewTask(task_type="compress", key="hourly", trigger=hourly, payload="{}")], now=START)
 
 
-def settled(task: Task, event: Event) -> Settlement:
-    return Settlement(task_type=task.task_type, key=task.key, token=task.token, event=event)
+def settled(task: Task, transition: Transition) -> Settlement:
+    return Settlement(task_type=task.task_type, key=task.key, token=task.token, transition=transition)
 
 
 async def tasks(store: Store) -> list[Task]:

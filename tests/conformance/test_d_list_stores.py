@@ -10,7 +10,7 @@ import pytest
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND, from_datetime
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
-from rota.core.task import Event, NewTask, RunStatus, TaskStatus
+from rota.core.task import NewTask, RunStatus, TaskStatus, Transition
 from rota.errors import LimitExceeded
 from rota.stores.base import MAX_PAYLOAD_BYTES, Store
 from rota.testing.clock import FakeClock
@@ -76,7 +76,7 @@ async def test_d05_stale_completion_is_refused(world: World) -> None:
     assert (await world.settle(late, result="late")).answer is Answer.STALE
     assert (await world.settle(current, result="right")).answer is Answer.OK
     assert (await world.there("k")).result == "right"
-    assert (await world.settle(late, Event.FAIL)).answer is Answer.STALE
+    assert (await world.settle(late, Transition.FAIL)).answer is Answer.STALE
 
 
 async def test_d06_failures_retry_then_dead_letter(world: World) -> None:
@@ -84,10 +84,10 @@ async def test_d06_failures_retry_then_dead_letter(world: World) -> None:
     await world.schedule("k")
     for _ in range(4):
         await world.claim_due("k")
-        await world.settle(await world.there("k"), Event.RETRY, error="boom", chance=0.9)
+        await world.settle(await world.there("k"), Transition.RETRY, error="boom", chance=0.9)
     dead = await world.all_tasks(status=TaskStatus.FAILED)
     assert [(task.key, task.errors, task.error) for task in dead] == [("k", 4, "boom")]
-    await world.ask(Event.REDRIVE)
+    await world.ask(Transition.REDRIVE)
     assert (await world.run()).status is TaskStatus.COMPLETED
 
 
@@ -165,10 +165,10 @@ async def test_d20_store_clock_rules(store: Store, clock: FakeClock) -> None:
 async def test_d26_every_run_leaves_a_record(world: World) -> None:
     await world.type()
     await world.schedule("k")
-    for event in (Event.RETRY, Event.SNOOZE, Event.RELEASE):
-        await world.run(event, after_ms=0)
+    for transition in (Transition.RETRY, Transition.SNOOZE, Transition.RELEASE):
+        await world.run(transition, after_ms=0)
     await world.crash("k")
-    await world.run(Event.COMPLETE)
+    await world.run(Transition.COMPLETE)
     runs = await world.runs()
     assert [run.status for run in runs] == [
         RunStatus.ERROR,
@@ -178,8 +178,8 @@ async def test_d26_every_run_leaves_a_record(world: World) -> None:
         RunStatus.SUCCESS,
     ]
     assert len({run.run_id for run in runs}) == len({run.token for run in runs}) == 5
-    await world.ask(Event.RUN_NOW)
-    await world.run(Event.DISCARD)
+    await world.ask(Transition.RUN_NOW)
+    await world.run(Transition.DISCARD)
     assert (await world.runs())[-1].trigger_mode == "manual"
 
 
@@ -198,8 +198,8 @@ async def test_d32_once_that_errors_is_failed(world: World) -> None:
     await world.type(max_retries=1)
     await world.created("k", trigger=encode_trigger(Once(world.now + MINUTE)))
     world.clock.advance("1m")
-    assert (await world.run(Event.RETRY, after_ms=0)).status is TaskStatus.PENDING
-    assert (await world.run(Event.RETRY, after_ms=0)).status is TaskStatus.FAILED
+    assert (await world.run(Transition.RETRY, after_ms=0)).status is TaskStatus.PENDING
+    assert (await world.run(Transition.RETRY, after_ms=0)).status is TaskStatus.FAILED
 
 
 async def test_d33_crash_leaves_a_run_record(world: World) -> None:
@@ -229,9 +229,9 @@ async def test_d34_times_compare_as_numbers(world: World) -> None:
 async def test_d37_resume(world: World) -> None:
     await world.type()
     await world.series("k")
-    await world.ask(Event.PAUSE)
+    await world.ask(Transition.PAUSE)
     world.clock.advance("30d")
-    await world.ask(Event.RESUME)
+    await world.ask(Transition.RESUME)
     assert await world.claim() == []
     assert (await world.there("k")).scheduled_at == world.now + HOUR
     assert [(run.reason, run.fires) for run in await world.runs()] == [("paused", 30 * 24)]

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import MetaData, create_engine, select
 
 from rota.clock import HOUR
-from rota.core.task import Event
+from rota.core.task import Transition
 from rota.core.task_type import TriggerMode
 from rota.keys import UserKeyBuilder
 from rota.stores import open_store
@@ -77,14 +77,14 @@ async def live(world: World, user_id: str) -> None:
     def key(device: str) -> str:
         return UserKeyBuilder().build_key(user_id, device)
 
-    for at, event in enumerate((Event.COMPLETE, Event.FAIL, Event.DISCARD)):
+    for at, transition in enumerate((Transition.COMPLETE, Transition.FAIL, Transition.DISCARD)):
         await world.schedule(key(f"d{at}"), user_id=user_id, payload=f"{user_id} said " + "x" * 100)
-        await world.run(event, reason=None if event is Event.COMPLETE else f"by {user_id}")
+        await world.run(transition, reason=None if transition is Transition.COMPLETE else f"by {user_id}")
     await world.series(key("series"), user_id=user_id, owner=user_id)
     for _ in range(3):
-        await world.ask(Event.RUN_NOW, key("series"))
+        await world.ask(Transition.RUN_NOW, key("series"))
         await world.run(result=f"of {user_id}")
-    await world.ask(Event.PAUSE, key("series"))
+    await world.ask(Transition.PAUSE, key("series"))
     await world.schedule(f"stray of {user_id}", user_id=user_id, serial=user_id)
     held = await world.claim_one()
     await world.schedule(key("parked"), user_id=user_id, serial=user_id, priority=7)
@@ -96,7 +96,7 @@ async def live(world: World, user_id: str) -> None:
     await world.schedule(key("past"), user_id=user_id)
     for _ in range(2):
         await world.run()
-    await world.ask(Event.PURGE, key("past"))
+    await world.ask(Transition.PURGE, key("past"))
     await world.touch(key("touched"), user_id=user_id)
     await world.pump()
 

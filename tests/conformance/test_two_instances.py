@@ -11,7 +11,7 @@ import pytest
 from rota.clock import MINUTE
 from rota.core.history import Span, of_run
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
-from rota.core.task import Event, NewTask, TaskStatus
+from rota.core.task import NewTask, TaskStatus, Transition
 from rota.errors import StoreUnavailable
 from rota.stores import open_store
 from rota.stores.redis import RedisStore
@@ -150,7 +150,7 @@ async def test_one_reaps_what_the_other_left(worlds: tuple[World, World]) -> Non
     await first.schedule("k")
     late = await first.claim_one(instance="gone")
     assert [task.key for task in await second.tick_past_lease()] == ["k"]
-    await second.run(Event.COMPLETE)
+    await second.run(Transition.COMPLETE)
     assert (await first.settle(late)).answer is Answer.STALE
     assert await first.status("k") is TaskStatus.COMPLETED
 

@@ -14,7 +14,7 @@ from rota import Rota
 from rota.access import Principal, Role
 from rota.clock import HOUR, MINUTE, SECOND, Instant
 from rota.core.history import Slice, of_run
-from rota.core.task import Activity, Event, Identity, NewTask, Settlement, Task
+from rota.core.task import Activity, Identity, NewTask, Settlement, Task, Transition
 from rota.database.tables import alerts as alert_tables
 from rota.errors import RotaError
 from rota.keys import UserKeyBuilder, UserKeyConfig
@@ -141,7 +141,7 @@ async def _ran(
         task_type=task.task_type,
         key=task.key,
         token=task.token,
-        event=Event.FAIL if failing else Event.COMPLETE,
+        transition=Transition.FAIL if failing else Transition.COMPLETE,
         duration_ms=took,
         reason=reason if failing else None,
         error=error if failing else None,
@@ -219,9 +219,9 @@ async def _actions(app: Rota) -> None:
     operator = Operator(app, Principal("token:5ad0c1f2", "on call", Role.OPERATOR, "dashboard"))
     await operator.override("detail_batch", {"concurrency": 4})
     await operator.override("embedding_refresh", {"frozen": True})
-    await operator.ask(Event.PAUSE, Identity("agent", "price-check"))
-    await operator.ask(Event.RESUME, Identity("agent", "price-check"))
+    await operator.ask(Transition.PAUSE, Identity("agent", "price-check"))
+    await operator.ask(Transition.RESUME, Identity("agent", "price-check"))
     try:
-        await operator.ask(Event.REDRIVE, Identity("agent", "price-check"))
+        await operator.ask(Transition.REDRIVE, Identity("agent", "price-check"))
     except RotaError:
         await asyncio.sleep(0)  # refused, and the log says so

@@ -16,7 +16,7 @@ from tests.dashboard.stage import Stage, staged
 from rota import Rota, TaskStatus, TaskType
 from rota.access import AuditLog, Role
 from rota.access.audit import AuditQuery
-from rota.core.task import Event, Identity, NewTask, Settlement
+from rota.core.task import Identity, NewTask, Settlement, Transition
 from rota.stores.base import ClaimRequest, TaskQuery
 from rota.testing.waiting import until
 
@@ -461,7 +461,9 @@ async def test_dead_letters_of_one_reason_are_redriven_and_no_others(chromium: B
     claimed = await store.claim(ClaimRequest(wants=[("elsewhere", 2)], instance="i", claim_id="c", lease_ms=60_000))
     await store.settle(
         [
-            Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.FAIL, reason=reason)
+            Settlement(
+                task_type=task.task_type, key=task.key, token=task.token, transition=Transition.FAIL, reason=reason
+            )
             for task, reason in zip(claimed.tasks, ("error", "timeout"), strict=True)
         ]
     )

@@ -18,7 +18,7 @@ from rota import Rota, TaskType, TriggerMode
 from rota.access import Principal, Role, Tokens
 from rota.agents import Caller, agents_of
 from rota.api.paths import quote_key
-from rota.core.task import Event, Identity, NewTask, Renewal, Settlement
+from rota.core.task import Identity, NewTask, Renewal, Settlement, Transition
 from rota.database.tables import alerts as alert_tables
 from rota.operator import Operator
 from rota.stores.base import Beat, ClaimRequest, Store
@@ -90,7 +90,7 @@ async def _fill(app: Rota) -> None:
         payload = json.dumps({text: [text, {"all": list(PAYLOADS)}]})
         given = NewTask(task_type="failing", key=text, user_id=text, payload=payload)
         await store.schedule([given])
-        await _settle(store, Event.FAIL, text, said)
+        await _settle(store, Transition.FAIL, text, said)
         trigger = encode_trigger(Interval(3_600_000, anchor_at=0))
         await store.schedule([NewTask(task_type="repeating", key=text, owner=text, payload=payload, trigger=trigger)])
         await store.schedule([NewTask(task_type="waiting", key=text, user_id=text, serial=text, payload=payload)])
@@ -111,15 +111,15 @@ async def _fill(app: Rota) -> None:
     )
     for text in PAYLOADS:
         operator = Operator(app, Principal(text, text, Role.OPERATOR, "api"))
-        await operator.ask(Event.PAUSE, Identity("waiting", text))
-        await operator.ask(Event.RESUME, Identity("waiting", text))
+        await operator.ask(Transition.PAUSE, Identity("waiting", text))
+        await operator.ask(Transition.RESUME, Identity("waiting", text))
 
 
-async def _settle(store: Store, event: Event, key: str, said: str) -> None:
+async def _settle(store: Store, event: Transition, key: str, said: str) -> None:
     claimed = await store.claim(ClaimRequest(wants=[("failing", 1)], instance=key, claim_id=key, lease_ms=60_000))
     (task,) = claimed.tasks
     settlement = Settlement(
-        task_type="failing", key=key, token=task.token, event=event, reason=key, error=said, result=said
+        task_type="failing", key=key, token=task.token, transition=event, reason=key, error=said, result=said
     )
     await store.settle([settlement])
 

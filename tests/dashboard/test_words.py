@@ -16,7 +16,7 @@ from typer.main import get_command
 import rota.dashboard
 from rota.cli.root import root
 from rota.clock import DAY, HOUR, MINUTE, SECOND
-from rota.core.task import Event, Identity, Task, TaskStatus, Want
+from rota.core.task import Identity, Task, TaskStatus, Transition, Want
 from rota.core.task_type import TaskType
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, Mark, Stack, bars, lines, log_height, nice_top, powers_up_to, spark, timeline
@@ -237,7 +237,7 @@ def test_what_can_be_done_to_a_type() -> None:
 
 def test_the_command_for_all_that_match_names_the_filter() -> None:
     query = TaskQuery(task_type="agent", status=TaskStatus.FAILED, search="a b")
-    assert actions.bulk_command(Event.REDRIVE, query) == (
+    assert actions.bulk_command(Transition.REDRIVE, query) == (
         "rota task redrive --all --type agent --status failed --search 'a b'"
     )
 

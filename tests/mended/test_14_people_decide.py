@@ -15,7 +15,7 @@ from rota.agents import AGENT, Agents, AgentSchedule, AgentSettings, Caller, Rul
 from rota.agents.desk import Desk
 from rota.cli import main
 from rota.clock import isoformat
-from rota.core.task import Event, Identity
+from rota.core.task import Identity, Transition
 from rota.errors import IllegalTransition, LimitExceeded, NotAllowed, UnknownGroup
 from rota.testing import FakeClock
 
@@ -75,7 +75,7 @@ async def test_run_now_on_a_paused_schedule_runs_it_once_and_it_stays_paused(
         if by == "rota agent run":
             assert (await agents.run_task(ANN, made.id)).status == "paused", "nobody is told that it goes on"
         else:
-            await (await app.store()).ask(Event.RUN_NOW, [Identity(AGENT, made.id)])
+            await (await app.store()).ask(Transition.RUN_NOW, [Identity(AGENT, made.id)])
         await app.run_until_idle()
         assert await results(agents, made.id) == [("success", "hello")]
         clock.advance("3d")

@@ -20,7 +20,7 @@ from tests.dashboard.stage import Stage, staged
 
 from rota import Rota, TaskStatus, TaskType
 from rota.access import Role
-from rota.core.task import Event, Identity, NewTask, Settlement
+from rota.core.task import Identity, NewTask, Settlement, Transition
 from rota.dashboard import actions
 from rota.dashboard.forms import written
 from rota.stores.base import MAX_PAGE, ClaimRequest, TaskQuery
@@ -43,7 +43,7 @@ async def service(tmp_path: Path) -> AsyncGenerator[Stage]:
         request = ClaimRequest(wants=[("mail", len(FAILED))], instance="i", claim_id="c", lease_ms=60_000)
         await store.settle(
             [
-                Settlement(task_type="mail", key=task.key, token=task.token, event=Event.FAIL, reason="error")
+                Settlement(task_type="mail", key=task.key, token=task.token, transition=Transition.FAIL, reason="error")
                 for task in (await store.claim(request)).tasks
             ]
         )
@@ -56,11 +56,11 @@ async def in_state(service: Stage, status: TaskStatus) -> set[str]:
     return {task.key for task in (await store.find(TaskQuery(task_type="mail", status=status, limit=MAX_PAGE))).items}
 
 
-async def confirmation(service: Stage, event: Event, keys: Sequence[str] = (), **fields: str) -> str:
+async def confirmation(service: Stage, transition: Transition, keys: Sequence[str] = (), **fields: str) -> str:
     """The page that asks before the ticked tasks are changed."""
     ticked = [written(Identity("mail", key)) for key in keys]
     async with service.client(Role.OPERATOR, follow_redirects=True) as client:
-        form = {"event": event.value, "task": ticked, "back": "/tasks", **fields}
+        form = {"event": transition.value, "task": ticked, "back": "/tasks", **fields}
         return (await client.post(service.url + "/act/bulk", data=form)).text
 
 
@@ -89,7 +89,7 @@ async def run(command: str, folder: Path) -> str:
 async def test_the_command_that_is_shown_changes_the_ticked_tasks_and_no_others(
     service: Stage, tmp_path: Path, ticked: list[str]
 ) -> None:
-    command = shown_in(await confirmation(service, Event.PURGE, ticked))
+    command = shown_in(await confirmation(service, Transition.PURGE, ticked))
     assert "--status" not in command
     said = await run(command, tmp_path)
     assert said == f"{len(ticked)} tasks purged.\n"
@@ -104,32 +104,34 @@ async def test_more_than_a_page_of_tasks_can_be_named(service: Stage, tmp_path: 
     keys = [f"many {number}" for number in range(MAX_PAGE + 1)]
     for start in range(0, len(keys), 100):
         await store.schedule([NewTask(task_type="mail", key=key) for key in keys[start : start + 100]])
-    command = actions.named_command(Event.CANCEL, [Identity("mail", key) for key in keys])
+    command = actions.named_command(Transition.CANCEL, [Identity("mail", key) for key in keys])
     assert await run(command, tmp_path) == "1,001 tasks cancelled.\n"
     assert await in_state(service, TaskStatus.PENDING) == {"waits"}
 
 
 async def test_all_that_match_is_the_filter(service: Stage, tmp_path: Path) -> None:
-    page = await confirmation(service, Event.REDRIVE, scope="all", type="mail", search="k1")
+    page = await confirmation(service, Transition.REDRIVE, scope="all", type="mail", search="k1")
     await run(shown_in(page), tmp_path)
     assert await in_state(service, TaskStatus.PENDING) == {"waits", *(key for key in FAILED if key.startswith("k1"))}
 
 
 async def test_the_dead_letters_of_one_reason_are_named(service: Stage, tmp_path: Path) -> None:
-    page = await confirmation(service, Event.REDRIVE, scope="all", status="failed", reason="error")
+    page = await confirmation(service, Transition.REDRIVE, scope="all", status="failed", reason="error")
     await run(shown_in(page), tmp_path)
     assert await in_state(service, TaskStatus.PENDING) == {"waits", *FAILED}
 
 
 async def test_what_cannot_apply_to_any_ticked_task_is_not_asked_about(service: Stage) -> None:
     assert "None of the chosen tasks can be paused, by their state." in await confirmation(
-        service, Event.PAUSE, FAILED[:2]
+        service, Transition.PAUSE, FAILED[:2]
     )
-    assert "1 task of them cannot be" in await confirmation(service, Event.PURGE, ["k1", "waits"])
+    assert "1 task of them cannot be" in await confirmation(service, Transition.PURGE, ["k1", "waits"])
 
 
 async def test_what_cannot_be_undone_looks_different(service: Stage) -> None:
-    purge, redrive = [await confirmation(service, event, ["k1"]) for event in (Event.PURGE, Event.REDRIVE)]
+    purge, redrive = [
+        await confirmation(service, transition, ["k1"]) for transition in (Transition.PURGE, Transition.REDRIVE)
+    ]
     assert 'class="final"' in purge
     assert "Nobody can undo this" in purge
     assert 'class="final"' not in redrive

@@ -29,7 +29,7 @@ from sqlalchemy.event import listens_for
 from rota.clock import HOUR
 from rota.core.history import Span
 from rota.core.outcome import Answer
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TriggerMode
 from rota.database import Database
 from rota.database.released import OLD_VERSION_TABLE, TABLES
@@ -121,7 +121,7 @@ async def lived_in(store: Store, clock: FakeClock) -> None:
         await world.schedule(key, user_id="ann")
     for task in await world.claim(3):
         if task.key != "running":
-            await world.settle(task, Event.FAIL if task.key == "failed" else Event.COMPLETE)
+            await world.settle(task, Transition.FAIL if task.key == "failed" else Transition.COMPLETE)
     for number in range(3):
         await world.schedule(f"serial-{number}", serial="one")
     assert len(await world.claim(3)) == 1
@@ -129,10 +129,10 @@ async def lived_in(store: Store, clock: FakeClock) -> None:
         await world.schedule(key)
         await world.claim_one()
     await world.touch("dirty")
-    await world.ask(Event.PAUSE, "wanted")
-    for key, event in (("paused", Event.PAUSE), ("cancelled", Event.CANCEL)):
+    await world.ask(Transition.PAUSE, "wanted")
+    for key, transition in (("paused", Transition.PAUSE), ("cancelled", Transition.CANCEL)):
         await world.schedule(key, scheduled_at=clock.now() + HOUR)
-        await world.ask(event, key)
+        await world.ask(transition, key)
     await world.series("series", owner="ben")
     await world.schedule("low", priority=1, expires_at=clock.now() + 9 * HOUR, scheduled_at=clock.now() + HOUR)
     await world.touch("ann")
@@ -218,19 +218,19 @@ async def check_it_works(store: Store, clock: FakeClock) -> None:
     await world.check_counts()
     # What was running before the upgrade can still be settled by whoever ran it, and only once.
     assert (await world.settle(found["running"])).answer is Answer.OK
-    assert (await world.settle(found["running"], Event.FAIL)).answer is Answer.STALE
+    assert (await world.settle(found["running"], Transition.FAIL)).answer is Answer.STALE
     holder = next(task for task in found.values() if task.serial and task.status is TaskStatus.RUNNING)
     assert (await world.settle(holder)).answer is Answer.OK
     assert found["dirty"].dirty
     assert (await world.settle(found["dirty"])).answer is Answer.OK
     assert await world.status("dirty") is TaskStatus.PENDING, "once more, for what happened during its run"
-    assert (await world.settle(found["wanted"], Event.RELEASE)).answer is Answer.OK
+    assert (await world.settle(found["wanted"], Transition.RELEASE)).answer is Answer.OK
     assert await world.status("wanted") is TaskStatus.PAUSED
     following = await world.claim_one()
     assert following.serial == "one"
     assert following.token > max(task.token for task in found.values())
-    assert (await world.ask(Event.REDRIVE, "failed")).answer is Answer.OK
-    assert (await world.ask(Event.RESUME, "paused")).answer is Answer.OK
+    assert (await world.ask(Transition.REDRIVE, "failed")).answer is Answer.OK
+    assert (await world.ask(Transition.RESUME, "paused")).answer is Answer.OK
     assert [task.key for task in await world.all_tasks(owner="ben")] == ["series"]
     assert [task.key for task in await world.all_tasks(schedules=True)] == ["series"]
     standing = await store.standing(found["serial-2"].identity, now=clock.now())

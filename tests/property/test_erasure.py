@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rota.core.task import Activity, Event, Identity, Settlement
+from rota.core.task import Activity, Identity, Settlement, Transition
 from rota.core.task_type import TaskType
 from rota.keys import UserKeyBuilder
 from rota.stores.base import ClaimRequest, RunRecord, Snapshot, Store
@@ -32,7 +32,10 @@ async def _live(store: Store, users: list[str]) -> None:
     request = ClaimRequest(wants=[("work", len(pairs) // 2)], instance="i", claim_id="c", lease_ms=1_000)
     claimed = (await store.claim(request)).tasks
     await store.settle(
-        [Settlement(task_type="work", key=task.key, token=task.token, event=Event.COMPLETE) for task in claimed]
+        [
+            Settlement(task_type="work", key=task.key, token=task.token, transition=Transition.COMPLETE)
+            for task in claimed
+        ]
     )
     await store.purge([task.identity for task in claimed[::2]])
 

@@ -9,7 +9,19 @@ from rota.clock import MINUTE, SECOND, Instant
 from rota.core import lifecycle
 from rota.core.lifecycle import MAX_CRASHES, MAX_SNOOZES, Step, goes_to
 from rota.core.outcome import Answer
-from rota.core.task import NO_PAST, Change, Entry, Event, Lease, NewTask, Renewal, Settlement, Task, TaskStatus, Want
+from rota.core.task import (
+    NO_PAST,
+    Change,
+    Entry,
+    Lease,
+    NewTask,
+    Renewal,
+    Settlement,
+    Task,
+    TaskStatus,
+    Transition,
+    Want,
+)
 from rota.core.task_type import TaskType
 from rota.testing.conformance.table import is_possible
 from rota.testing.conformance.world import policy
@@ -24,10 +36,17 @@ TRIGGERS = [
     encode_trigger(Once(START + 90 * SECOND)),
 ]
 POLICIES = [None, policy(misfire="all"), policy(overlap="queue", jitter_ms=20 * SECOND), policy(grace_ms=30 * SECOND)]
-SETTLING = (Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE)
+SETTLING = (
+    Transition.COMPLETE,
+    Transition.DISCARD,
+    Transition.RETRY,
+    Transition.FAIL,
+    Transition.SNOOZE,
+    Transition.RELEASE,
+)
 
 moves = st.tuples(
-    st.sampled_from(list(Event)),
+    st.sampled_from(list(Transition)),
     st.sampled_from([0, 1, 7 * SECOND, 45 * SECOND, 3 * MINUTE]),
     st.sampled_from(TRIGGERS),
     st.sampled_from(POLICIES),
@@ -43,47 +62,49 @@ class Life:
         self.now: Instant = START
         self.token = 0
 
-    def step(self, event: Event, trigger: str | None, series_policy: str | None, max_runs: int | None) -> Step:
+    def step(
+        self, transition: Transition, trigger: str | None, series_policy: str | None, max_runs: int | None
+    ) -> Step:
         entry, now, task = self.entry, self.now, self.entry.task
-        match event:
-            case Event.SCHEDULE:
+        match transition:
+            case Transition.SCHEDULE:
                 new = NewTask(task_type="work", key="k", trigger=trigger, policy=series_policy, max_runs=max_runs)
                 return lifecycle.schedule(entry, new, TYPE, now)
-            case Event.UPDATE:
+            case Transition.UPDATE:
                 change = Change(task_type="work", key="k", max_runs=max_runs)
                 if trigger is not None:
                     change = Change(task_type="work", key="k", trigger=trigger, policy=series_policy)
                 return lifecycle.update(entry, change, now)
-            case Event.TOUCH:
+            case Transition.TOUCH:
                 return lifecycle.touch(entry, TYPE, now)
-            case Event.CLAIM:
+            case Transition.CLAIM:
                 self.token += 1
                 return lifecycle.claim(entry, Lease(self.token, now + 10 * SECOND, "i", "c"), TYPE, now)
-            case Event.RENEW:
+            case Transition.RENEW:
                 return lifecycle.renew(entry, Renewal("work", "k", self.token), now + 10 * SECOND)
-            case Event.REAP:
+            case Transition.REAP:
                 return lifecycle.reap(entry, TYPE, now)
-            case _ if event in SETTLING:
+            case _ if transition in SETTLING:
                 token = self.token if task is None else task.token
-                settled = Settlement(task_type="work", key="k", token=token, event=event, chance=0.3)
+                settled = Settlement(task_type="work", key="k", token=token, transition=transition, chance=0.3)
                 return lifecycle.settle(entry, settled, TYPE, now)
             case _:
-                return self._ask(event)
+                return self._ask(transition)
 
-    def _ask(self, event: Event) -> Step:
+    def _ask(self, transition: Transition) -> Step:
         entry, now = self.entry, self.now
-        match event:
-            case Event.PAUSE:
+        match transition:
+            case Transition.PAUSE:
                 return lifecycle.pause(entry, now)
-            case Event.RESUME:
+            case Transition.RESUME:
                 return lifecycle.resume(entry, TYPE, now)
-            case Event.CANCEL:
+            case Transition.CANCEL:
                 return lifecycle.cancel(entry, TYPE, now)
-            case Event.RUN_NOW:
+            case Transition.RUN_NOW:
                 return lifecycle.run_now(entry, now)
-            case Event.REDRIVE:
+            case Transition.REDRIVE:
                 return lifecycle.redrive(entry, now)
-            case Event.END:
+            case Transition.END:
                 return lifecycle.end(entry, TYPE, now)
             case _:
                 return lifecycle.purge(entry)
@@ -109,14 +130,14 @@ def check(task: Task) -> None:
 @settings(max_examples=400)
 @given(st.lists(moves, max_size=40))
 def test_no_sequence_of_events_leads_astray(
-    sequence: list[tuple[Event, int, str | None, str | None, int | None]],
+    sequence: list[tuple[Transition, int, str | None, str | None, int | None]],
 ) -> None:
     life = Life()
-    for event, later, trigger, series_policy, max_runs in sequence:
+    for transition, later, trigger, series_policy, max_runs in sequence:
         life.now += later
         before = life.entry
-        legal = goes_to(event, before.task) is not None
-        step = life.step(event, trigger, series_policy, max_runs)
+        legal = goes_to(transition, before.task) is not None
+        step = life.step(transition, trigger, series_policy, max_runs)
         if not legal:
             assert step.answer in (Answer.REFUSED, Answer.UNKNOWN, Answer.STALE, Answer.ALREADY)
         if step.answer in (Answer.REFUSED, Answer.UNKNOWN, Answer.STALE, Answer.ALREADY):
@@ -132,18 +153,18 @@ def test_no_sequence_of_events_leads_astray(
 @settings(max_examples=200)
 @given(st.lists(moves, max_size=25))
 def test_whatever_is_live_can_be_brought_to_an_end(
-    sequence: list[tuple[Event, int, str | None, str | None, int | None]],
+    sequence: list[tuple[Transition, int, str | None, str | None, int | None]],
 ) -> None:
     """Nothing is stranded: any live task can be run, or cancelled, in a few steps."""
     life = Life()
-    for event, later, trigger, series_policy, max_runs in sequence:
+    for transition, later, trigger, series_policy, max_runs in sequence:
         life.now += later
-        life.entry = life.step(event, trigger, series_policy, max_runs).entry
+        life.entry = life.step(transition, trigger, series_policy, max_runs).entry
     task = life.entry.task
     if task is None or not task.status.is_live:
         return
-    for event in (Event.CANCEL, Event.RELEASE):
+    for transition in (Transition.CANCEL, Transition.RELEASE):
         if life.entry.task is not None and life.entry.task.status.is_live:
-            life.entry = life.step(event, None, None, None).entry
+            life.entry = life.step(transition, None, None, None).entry
     assert life.entry.task is not None
     assert life.entry.task.status is TaskStatus.CANCELLED

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.clock import MINUTE, SECOND, Instant, Millis
-from rota.core.task import Change, Event, Identity, NewTask, RunRecord, Settlement, Task, TaskStatus
+from rota.core.task import Change, Identity, NewTask, RunRecord, Settlement, Task, TaskStatus, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.stores.base import Beat, ClaimRequest, RunQuery
 from rota.stores.memory import MemoryStore
@@ -79,7 +79,7 @@ class Deed(NamedTuple):
     """Something that is done; the fields after the verb are for those that need them."""
 
     verb: str
-    event: Event = Event.COMPLETE
+    transition: Transition = Transition.COMPLETE
     delay: Millis = 0
     rhythm: Rhythm = RHYTHMS[0]
     policy: Policy = Policy()
@@ -90,8 +90,8 @@ DEEDS = [
     *[Deed("claim")] * 14,
     *[Deed("settle")] * 6,
     *(
-        Deed("settle", event, delay)
-        for event in (Event.RELEASE, Event.RETRY, Event.SNOOZE, Event.FAIL, Event.DISCARD)
+        Deed("settle", transition, delay)
+        for transition in (Transition.RELEASE, Transition.RETRY, Transition.SNOOZE, Transition.FAIL, Transition.DISCARD)
         for delay in (0, 4 * SECOND)
     ),
     *(
@@ -170,7 +170,7 @@ class History:
             case "claim":
                 return self.claim
             case "settle":
-                return lambda: self.settle(task, deed.event, deed.delay)
+                return lambda: self.settle(task, deed.transition, deed.delay)
             case "crash":
                 return self.crash
             case "trigger":
@@ -184,15 +184,15 @@ class History:
             case "due_again":
                 return lambda: self.schedule_again(task, deed.delay)
             case verb:
-                return lambda: self.store.ask(Event(verb), [SERIES], now=self.now)
+                return lambda: self.store.ask(Transition(verb), [SERIES], now=self.now)
 
     async def claim(self) -> bool:
         request = ClaimRequest(wants=[("work", 1)], instance="i", claim_id=f"c{self.now}", lease_ms=LEASE)
         return bool((await self.store.claim(request, now=self.now)).tasks)
 
-    async def settle(self, task: Task, event: Event, after_ms: Millis | None = None) -> None:
+    async def settle(self, task: Task, transition: Transition, after_ms: Millis | None = None) -> None:
         if task.status is TaskStatus.RUNNING:
-            settled = Settlement(task_type="work", key="k", token=task.token, event=event, after_ms=after_ms)
+            settled = Settlement(task_type="work", key="k", token=task.token, transition=transition, after_ms=after_ms)
             await self.store.settle([settled], now=self.now)
 
     async def crash(self) -> None:
@@ -237,7 +237,7 @@ class History:
             task = await self.task()
             match task.status:
                 case TaskStatus.RUNNING:
-                    await self.settle(task, Event.COMPLETE)
+                    await self.settle(task, Transition.COMPLETE)
                     self.notice_the_end_of_a_run(await self.task())
                 case TaskStatus.PAUSED:
                     self.given_up += _is_waiting_retry(task)

@@ -19,10 +19,20 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
-from sqlalchemy import Engine, create_engine, delete, event, func, select
 
 from rota.clock import MINUTE, SECOND, Instant, Millis
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task, TaskStatus
+from rota.core.task import (
+    Activity,
+    Change,
+    Identity,
+    NewTask,
+    Renewal,
+    RunRecord,
+    Settlement,
+    Task,
+    TaskStatus,
+    Transition,
+)
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.database.tables import metadata
 from rota.database.tables import tasks as tables
@@ -86,8 +96,24 @@ overrides = st.sampled_from(
 )
 triggers = st.sampled_from(["none", "none", "minute", "half", "once"])
 CHANGES = ["payload", "trigger", "due", "priority", "limits", "policy", "no policy"]
-SETTLING = [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
-ASKED = [Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW, Event.REDRIVE, Event.END, Event.PURGE, Event.ERASE]
+SETTLING = [
+    Transition.COMPLETE,
+    Transition.DISCARD,
+    Transition.RETRY,
+    Transition.FAIL,
+    Transition.SNOOZE,
+    Transition.RELEASE,
+]
+ASKED = [
+    Transition.PAUSE,
+    Transition.RESUME,
+    Transition.CANCEL,
+    Transition.RUN_NOW,
+    Transition.REDRIVE,
+    Transition.END,
+    Transition.PURGE,
+    Transition.ERASE,
+]
 
 
 _ALL_TASKS = select(*ENTRY_COLUMNS).order_by(tables.tasks.c.task_type, tables.tasks.c.key)
@@ -405,8 +431,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.sweep("i2", until)
 
     @precondition(lambda self: self.held)
-    @rule(place=places, event=st.sampled_from(SETTLING), after_ms=st.sampled_from([None, 0, 5 * SECOND]))
-    def settle(self, place: int, event: Event, after_ms: Millis | None) -> None:
+    @rule(place=places, transition=st.sampled_from(SETTLING), after_ms=st.sampled_from([None, 0, 5 * SECOND]))
+    def settle(self, place: int, transition: Transition, after_ms: Millis | None) -> None:
         identity, number = self.held[-1 - place % len(self.held)]
         self.both(
             lambda side: side.store.settle(
@@ -415,7 +441,7 @@ class StoreMachine(RuleBasedStateMachine):
                         task_type=identity.task_type,
                         key=identity.key,
                         token=side.token(number),
-                        event=event,
+                        transition=transition,
                         after_ms=after_ms,
                         reason="why" if after_ms else None,
                         result="done",
@@ -441,17 +467,22 @@ class StoreMachine(RuleBasedStateMachine):
         assert answers[1] == answers[0]
 
     @rule(name=types, key=keys, asked=st.sampled_from(ASKED))
-    def ask(self, name: str, key: str, asked: Event) -> None:
+    def ask(self, name: str, key: str, asked: Transition) -> None:
         self.both(lambda side: side.store.ask(asked, [Identity(name, key)], now=self.now))
 
     @precondition(lambda self: self.held)
-    @rule(place=places, asked=st.sampled_from([Event.CANCEL, Event.CANCEL, Event.PAUSE, Event.RESUME, Event.RUN_NOW]))
-    def ask_what_was_claimed(self, place: int, asked: Event) -> None:
+    @rule(
+        place=places,
+        asked=st.sampled_from(
+            [Transition.CANCEL, Transition.CANCEL, Transition.PAUSE, Transition.RESUME, Transition.RUN_NOW]
+        ),
+    )
+    def ask_what_was_claimed(self, place: int, asked: Transition) -> None:
         identity, _ = self.held[-1 - place % len(self.held)]
         self.both(lambda side: side.store.ask(asked, [identity], now=self.now))
 
     @rule(key=keys, asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4))
-    def ask_in_a_row(self, key: str, asked: list[Event]) -> None:
+    def ask_in_a_row(self, key: str, asked: list[Transition]) -> None:
         for each in asked:
             self.both(lambda side, each=each: side.store.ask(each, [Identity("work", key)], now=self.now))
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tour import TYPES, tour
 
-from rota.core.task import Event, NewTask, TaskStatus
+from rota.core.task import NewTask, TaskStatus, Transition
 from rota.stores import open_store
 from rota.stores.base import Store, TaskQuery
 from rota.testing.clock import FakeClock
@@ -61,6 +61,6 @@ async def test_the_types_are_spread_over_the_nodes(store: Store, clock: FakeCloc
     claimed = await world.claim(50, TYPES)
     assert len(claimed) == 50 * len(TYPES)
     for task in claimed:
-        await world.settle(task, Event.COMPLETE)
+        await world.settle(task, Transition.COMPLETE)
     page = await store.find(TaskQuery(status=TaskStatus.COMPLETED, limit=1_000))
     assert len(page.items) == len(claimed)

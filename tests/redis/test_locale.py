@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.clock import SECOND
-from rota.core.task import Event
+from rota.core.task import Transition
 from rota.stores import open_store
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World
@@ -76,7 +76,7 @@ async def test_equals_that_wait_for_a_serial_come_back_in_the_order_of_their_byt
         # Asked for all: one is given out, and those that must wait are parked.
         (task,) = await world.claim(len(KEYS))
         run.append(task.key)
-        await world.settle(task, Event.COMPLETE)
+        await world.settle(task, Transition.COMPLETE)
     assert run == list(KEYS)
 
 

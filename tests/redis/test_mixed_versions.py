@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import Activity, Event, TaskStatus
+from rota.core.task import Activity, TaskStatus, Transition
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.stores import open_store
 from rota.stores.base import Store
@@ -60,20 +60,20 @@ class Life:
         assert found == VALUE, f"the unknown field did not survive {step} (after {self._last})"
         self._last = step
 
-    async def asked(self, event: Event) -> None:
-        assert (await self.world.ask(event)).answer is Answer.OK, event
-        self.check(event)
+    async def asked(self, transition: Transition) -> None:
+        assert (await self.world.ask(transition)).answer is Answer.OK, transition
+        self.check(transition)
 
-    async def ran(self, event: Event) -> None:
+    async def ran(self, transition: Transition) -> None:
         """Claimed, renewed, touched and settled."""
         if (await self.world.there()).scheduled_at > self.world.now:
-            await self.asked(Event.RUN_NOW)
+            await self.asked(Transition.RUN_NOW)
         task = await self.world.claim_one()
         self.check("claim")
         assert self.world.renew(task, progress="half").answer is Answer.OK
         self.check("renew")
-        assert (await self.world.settle(task, event)).answer is Answer.OK
-        self.check(event)
+        assert (await self.world.settle(task, transition)).answer is Answer.OK
+        self.check(transition)
 
 
 @pytest.mark.parametrize("recurring", [False, True], ids=["plain", "recurring"])
@@ -89,17 +89,17 @@ async def test_unknown_fields_survive_every_verb(
     life.check("touch")
     assert (await world.update(payload="new " * 30)).answer is Answer.OK
     life.check("update")
-    for event in (Event.RETRY, Event.SNOOZE, Event.RELEASE):
-        await life.ran(event)
-    for event in (Event.PAUSE, Event.RESUME, Event.RUN_NOW):
-        await life.asked(event)
+    for transition in (Transition.RETRY, Transition.SNOOZE, Transition.RELEASE):
+        await life.ran(transition)
+    for transition in (Transition.PAUSE, Transition.RESUME, Transition.RUN_NOW):
+        await life.asked(transition)
     taken = await world.claimed(claim_id="lost-reply")
     assert len(taken.tasks) == 1
     await store.abandon("i1", "lost-reply", now=world.now)
     life.check("abandon")
     await world.crash()
     life.check("reap")
-    await life.asked(Event.CANCEL)
+    await life.asked(Transition.CANCEL)
     assert (await world.schedule()).task is not None
     life.check("schedule over a finished task")
 
@@ -110,13 +110,13 @@ async def test_unknown_fields_survive_the_ends_of_a_task(store: Store, redis: Re
     life = Life(world, redis)
     await world.schedule()
     life.mark()
-    await life.ran(Event.FAIL)
-    await life.asked(Event.REDRIVE)
-    await life.ran(Event.DISCARD)
-    await life.asked(Event.RUN_NOW)
-    await life.ran(Event.COMPLETE)
-    await life.asked(Event.RUN_NOW)
-    await life.asked(Event.END)
+    await life.ran(Transition.FAIL)
+    await life.asked(Transition.REDRIVE)
+    await life.ran(Transition.DISCARD)
+    await life.asked(Transition.RUN_NOW)
+    await life.ran(Transition.COMPLETE)
+    await life.asked(Transition.RUN_NOW)
+    await life.asked(Transition.END)
 
 
 async def test_a_purged_task_takes_its_unknown_fields_along(store: Store, redis: RedisServer, clock: FakeClock) -> None:
@@ -124,8 +124,8 @@ async def test_a_purged_task_takes_its_unknown_fields_along(store: Store, redis:
     await world.type()
     await world.schedule()
     redis.ask("HSET", TASK, FIELD, VALUE)
-    await world.ask(Event.CANCEL)
-    assert (await world.ask(Event.PURGE)).answer is Answer.OK
+    await world.ask(Transition.CANCEL)
+    assert (await world.ask(Transition.PURGE)).answer is Answer.OK
     assert redis.ask("EXISTS", TASK) == 0
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
@@ -51,8 +51,8 @@ async def world(store: RedisStore, clock: FakeClock) -> World:
     assert await world.claim(PARKED) == []
     for key in ("paused", "dead"):
         await world.schedule(key)
-    await world.ask(Event.PAUSE, "paused")
-    await world.run(Event.FAIL)
+    await world.ask(Transition.PAUSE, "paused")
+    await world.run(Transition.FAIL)
     for number in range(PENDING):
         await world.schedule(f"pending-{number:02}", owner="o1")
     for number in range(HIGH):

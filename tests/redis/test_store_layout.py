@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from rota.clock import DAY
-from rota.core.task import Activity, Event, Identity, NewTask
+from rota.core.task import Activity, Identity, NewTask, Transition
 from rota.core.task_type import TaskType
 from rota.errors import SchemaMismatch
 from rota.stores.base import TaskQuery
@@ -97,8 +97,8 @@ async def test_a_large_payload_lies_beside_the_hash(world: World, redis: RedisSe
     await world.schedule("k", payload="small")
     assert redis.ask("EXISTS", beside) == 0
     await world.schedule("k2", payload="x" * 500)
-    await world.ask(Event.CANCEL, "k2")
-    await world.ask(Event.PURGE, "k2")
+    await world.ask(Transition.CANCEL, "k2")
+    await world.ask(Transition.PURGE, "k2")
     assert redis.ask("EXISTS", "scheduler:payload:{work}:k2") == 0
 
 
@@ -114,7 +114,7 @@ async def test_a_year_later_nothing_is_left(world: World, redis: RedisServer) ->
     for _ in range(4):
         world.clock.advance("1h")
         for number, task in enumerate(await world.claim(10)):
-            await world.settle(task, Event.FAIL if number else Event.COMPLETE)
+            await world.settle(task, Transition.FAIL if number else Transition.COMPLETE)
     for _ in range(3):
         world.clock.advance("120d")
         await world.prune()
@@ -164,8 +164,8 @@ async def test_a_recurring_task_keeps_its_last_rows(world: World, redis: RedisSe
     assert len(await world.runs("series")) == 3
     redis.ask("DEL", "scheduler:runs:{work}")
     assert len(await world.runs("series")) == 3
-    await world.ask(Event.CANCEL, "series")
-    await world.ask(Event.PURGE, "series")
+    await world.ask(Transition.CANCEL, "series")
+    await world.ask(Transition.PURGE, "series")
     assert redis.ask("EXISTS", "scheduler:history:{work}:series") == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, ScheduleOutcome
-from rota.core.task import Event, Identity, NewTask, Settlement, TaskStatus
+from rota.core.task import Identity, NewTask, Settlement, TaskStatus, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import StoreUnavailable
 from rota.runtime.health import Pulse
@@ -87,7 +87,7 @@ async def test_scripts_and_units_of_work_race(stores: tuple[RedisStore, ...], cl
     tasks = await first.claim(40)
     settled = (
         stores[0].settle(
-            [Settlement(task_type=WORK, key=task.key, token=task.token, event=Event.RELEASE)], now=clock.now()
+            [Settlement(task_type=WORK, key=task.key, token=task.token, transition=Transition.RELEASE)], now=clock.now()
         )
         for task in tasks
     )

@@ -17,7 +17,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
-from rota.core.task import Event, Identity, Task, TaskStatus
+from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.core.token import floor_at
 from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
@@ -104,9 +104,9 @@ async def test_what_runs_is_settled_with_its_old_token(world: World) -> None:
 
 async def test_what_waits_is_claimed_with_a_higher_token(world: World) -> None:
     await world.settle((await _running(world))["holder"])
-    await world.ask(Event.RESUME, "paused")
-    await world.ask(Event.REDRIVE, "failed")
-    await world.ask(Event.RUN_NOW, "completed")
+    await world.ask(Transition.RESUME, "paused")
+    await world.ask(Transition.REDRIVE, "failed")
+    await world.ask(Transition.RUN_NOW, "completed")
     world.clock.advance(2 * HOUR / 1_000)
     claimed = {task.key: task.token for task in await world.claim(20)}
     due = ["completed", "failed", "later", "parked", "paused", "pending", "series", "urgent"]

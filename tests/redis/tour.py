@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.clock import HOUR
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import Activity, Event, Identity, TaskStatus
+from rota.core.task import Activity, Identity, TaskStatus, Transition
 from rota.core.task_type import RateLimit, TriggerMode
 from rota.stores.base import RunQuery, TaskQuery
 from rota.testing.conformance.world import World
@@ -58,24 +58,30 @@ async def _run(world: World) -> None:
     assert all(keys == ["high", "once", "serial-1"] for keys in by_type.values()), by_type
     for task in claimed:
         assert world.renew(task, progress="half").answer is Answer.OK
-        assert (await world.settle(task, Event.RETRY if task.key == "high" else Event.COMPLETE)).answer is Answer.OK
-        assert (await world.settle(task, Event.FAIL)).answer is Answer.STALE
+        assert (
+            await world.settle(task, Transition.RETRY if task.key == "high" else Transition.COMPLETE)
+        ).answer is Answer.OK
+        assert (await world.settle(task, Transition.FAIL)).answer is Answer.STALE
     taken = await world.claimed(10, TYPES, instance="i2", claim_id="lost-reply")
     assert {task.key for task in taken.tasks} == {"serial-2"}
     assert len(await world.store.abandon("i2", "lost-reply", now=world.now)) == len(TYPES)
     for task in await world.claim(10, TYPES):
-        await world.settle(task, Event.FAIL)
+        await world.settle(task, Transition.FAIL)
 
 
 async def _ask(world: World) -> None:
-    for event, answer in ((Event.PAUSE, Answer.OK), (Event.RESUME, Answer.OK), (Event.RUN_NOW, Answer.OK)):
+    for transition, answer in (
+        (Transition.PAUSE, Answer.OK),
+        (Transition.RESUME, Answer.OK),
+        (Transition.RUN_NOW, Answer.OK),
+    ):
         asked = [Identity(name, "series") for name in TYPES]
-        assert {reply.answer for reply in await world.store.ask(event, asked, now=world.now)} == {answer}
+        assert {reply.answer for reply in await world.store.ask(transition, asked, now=world.now)} == {answer}
     for name in TYPES:
-        assert (await world.ask(Event.REDRIVE, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Event.CANCEL, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Event.PURGE, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Event.END, "u1:phone", name)).answer is Answer.OK
+        assert (await world.ask(Transition.REDRIVE, "serial-2", name)).answer is Answer.OK
+        assert (await world.ask(Transition.CANCEL, "serial-2", name)).answer is Answer.OK
+        assert (await world.ask(Transition.PURGE, "serial-2", name)).answer is Answer.OK
+        assert (await world.ask(Transition.END, "u1:phone", name)).answer is Answer.OK
         await world.store.reset_breaker([Identity(name, "serial-2")])
 
 

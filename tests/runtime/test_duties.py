@@ -8,7 +8,7 @@ import pytest
 from stage import Stage
 
 from rota.clock import DAY, HOUR, Instant, SystemClock
-from rota.core.task import Event, Settlement
+from rota.core.task import Settlement, Transition
 from rota.errors import StoreUnavailable
 from rota.runtime.duty import Duty, back_off_seconds
 from rota.runtime.health import Pulse
@@ -211,7 +211,10 @@ async def test_the_pruner_goes_on_with_erasures(still_stage: Stage, still_clock:
     await pruner.run_once()
     assert [each.running for each in await store.erasures()] == [1]
     await store.settle(
-        [Settlement(task_type="work", key=task.key, token=task.token, event=Event.RELEASE) for task in claimed]
+        [
+            Settlement(task_type="work", key=task.key, token=task.token, transition=Transition.RELEASE)
+            for task in claimed
+        ]
     )
     await pruner.run_once()
     assert await store.erasures() == []

@@ -8,7 +8,7 @@ import msgspec
 from stage import Stage
 from structlog.testing import capture_logs
 
-from rota.core.task import Event, Identity, Settlement, Task
+from rota.core.task import Identity, Settlement, Task, Transition
 from rota.runtime import Run, WorkerSettings
 from rota.runtime.executor import Executor
 from rota.runtime.health import Pulse
@@ -74,7 +74,9 @@ async def test_a_wish_to_cancel_and_a_stale_token_stop_the_run(still_stage: Stag
         executor.start(task, 0.0)
     await still_stage.store.cancel([Identity("work", "wanted")])
     token = next(task.token for task in tasks if task.key == "taken")
-    await still_stage.store.settle([Settlement(task_type="work", key="taken", token=token, event=Event.RELEASE)])
+    await still_stage.store.settle(
+        [Settlement(task_type="work", key="taken", token=token, transition=Transition.RELEASE)]
+    )
     report = heartbeat(still_stage, executor).run_once()
     assert report == HeartbeatReport(renewed=2, cancelled=1, lost=1)
     executor.give_up()

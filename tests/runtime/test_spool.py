@@ -17,7 +17,7 @@ from rota.app import Rota
 from rota.clock import MINUTE, SECOND, SystemClock
 from rota.config import load_config
 from rota.core.outcome import TouchOutcome
-from rota.core.task import Activity, Event, Identity, Settlement, Task
+from rota.core.task import Activity, Identity, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import InvalidConfig, InvalidInput, RotaError, SchemaMismatch, StoreUnavailable
 from rota.runtime.spool import PATIENCE, Offered, Spool, spool_at
@@ -57,7 +57,7 @@ class Outage:
         """Claim what is due and complete it."""
         request = ClaimRequest(wants=[("work", 9)], instance="i", claim_id="c", lease_ms=10 * SECOND)
         done = [
-            Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.COMPLETE)
+            Settlement(task_type=task.task_type, key=task.key, token=task.token, transition=Transition.COMPLETE)
             for task in (await self.store.store.claim(request)).tasks
         ]
         assert done

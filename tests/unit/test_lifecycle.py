@@ -13,7 +13,6 @@ from rota.core.task import (
     NO_PAST,
     Change,
     Entry,
-    Event,
     Lease,
     NewTask,
     Past,
@@ -22,6 +21,7 @@ from rota.core.task import (
     Settlement,
     Task,
     TaskStatus,
+    Transition,
     Want,
 )
 from rota.core.task_type import TaskType
@@ -51,16 +51,16 @@ def task_of(step: Step | Entry) -> Task:
     return step.task
 
 
-def settle(entry: Entry, event: Event, now: int = NOW, token: int = 7, **fields: object) -> Step:
-    settlement = Settlement(task_type="work", key="k", token=token, event=event)
+def settle(entry: Entry, transition: Transition, now: int = NOW, token: int = 7, **fields: object) -> Step:
+    settlement = Settlement(task_type="work", key="k", token=token, transition=transition)
     return lifecycle.settle(entry, replace(settlement, **fields), TYPE, now)
 
 
 class TestGuards:
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.RETRY, Event.FAIL])
-    def test_a_wrong_token_settles_nothing(self, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.RETRY, Transition.FAIL])
+    def test_a_wrong_token_settles_nothing(self, transition: Transition) -> None:
         entry = running()
-        step = settle(entry, event, token=6)
+        step = settle(entry, transition, token=6)
         assert (step.answer, step.entry, step.runs) == (Answer.STALE, entry, ())
 
     def test_a_claim_waits_until_it_is_due(self) -> None:
@@ -83,15 +83,15 @@ class TestGuards:
 class TestCounts:
     def test_errors_and_crashes_are_apart_and_attempt_is_for_people(self) -> None:
         entry = running()
-        once = settle(entry, Event.RETRY)
+        once = settle(entry, Transition.RETRY)
         assert (task_of(once).errors, task_of(once).crashes, task_of(once).attempt) == (1, 0, 1)
         again = lifecycle.claim(once.entry, LEASE, TYPE, NOW + DAY)
         lost = lifecycle.reap(again.entry, TYPE, NOW + DAY)
         assert (task_of(lost).errors, task_of(lost).crashes, task_of(lost).attempt) == (1, 1, 2)
 
-    @pytest.mark.parametrize("event", [Event.SNOOZE, Event.RELEASE])
-    def test_what_counts_nowhere(self, event: Event) -> None:
-        step = settle(running(), event)
+    @pytest.mark.parametrize("transition", [Transition.SNOOZE, Transition.RELEASE])
+    def test_what_counts_nowhere(self, transition: Transition) -> None:
+        step = settle(running(), transition)
         assert (task_of(step).errors, task_of(step).crashes, task_of(step).attempt) == (0, 0, 0)
         assert step.past.last_exec_at is None
         assert step.past.fail_count == 0
@@ -99,8 +99,8 @@ class TestCounts:
     def test_snoozes_count_in_a_row_only(self) -> None:
         entry = running()
         entry = Entry(replace(task_of(entry), snoozes=MAX_SNOOZES - 1), entry.past)
-        assert task_of(settle(entry, Event.SNOOZE)).snoozes == MAX_SNOOZES
-        assert task_of(settle(entry, Event.RELEASE)).snoozes == 0
+        assert task_of(settle(entry, Transition.SNOOZE)).snoozes == MAX_SNOOZES
+        assert task_of(settle(entry, Transition.RELEASE)).snoozes == 0
 
     def test_the_last_crash_is_poison(self) -> None:
         entry = running()
@@ -112,29 +112,29 @@ class TestCounts:
 
 class TestMemory:
     def test_success_and_failure_both_start_the_cooldown(self) -> None:
-        for event in (Event.COMPLETE, Event.FAIL, Event.DISCARD):
-            assert settle(running(), event).past.last_exec_at == NOW
+        for transition in (Transition.COMPLETE, Transition.FAIL, Transition.DISCARD):
+            assert settle(running(), transition).past.last_exec_at == NOW
 
     def test_it_is_kept_a_day_or_two_intervals(self) -> None:
-        assert settle(running(), Event.COMPLETE).past.forget_at == NOW + DAY
+        assert settle(running(), Transition.COMPLETE).past.forget_at == NOW + DAY
         slow = replace(TYPE, interval_ms=5 * DAY)
-        settlement = Settlement(task_type="work", key="k", token=7, event=Event.COMPLETE)
+        settlement = Settlement(task_type="work", key="k", token=7, transition=Transition.COMPLETE)
         assert lifecycle.settle(running(), settlement, slow, NOW).past.forget_at == NOW + 10 * DAY
 
     def test_a_task_that_ended_failed_counts_against_the_breaker(self) -> None:
-        step = settle(running(), Event.FAIL)
+        step = settle(running(), Transition.FAIL)
         assert (step.past.fail_count, step.past.fail_until) == (1, NOW + DAY)
-        assert settle(running(), Event.RETRY).past.fail_count == 0
+        assert settle(running(), Transition.RETRY).past.fail_count == 0
 
     def test_complete_forgets_the_failures_and_discard_does_not(self) -> None:
         entry = Entry(running().task, Past(fail_count=1, fail_until=NOW + DAY))
-        assert settle(entry, Event.COMPLETE).past.fail_count == 0
-        assert settle(entry, Event.DISCARD).past.fail_count == 1
+        assert settle(entry, Transition.COMPLETE).past.fail_count == 0
+        assert settle(entry, Transition.DISCARD).past.fail_count == 1
 
     def test_a_cancelled_run_starts_no_cooldown_unless_it_was_done(self) -> None:
         entry = lifecycle.cancel(running(), TYPE, NOW).entry
-        assert settle(entry, Event.RELEASE).past.last_exec_at is None
-        assert settle(entry, Event.COMPLETE).past.last_exec_at == NOW
+        assert settle(entry, Transition.RELEASE).past.last_exec_at is None
+        assert settle(entry, Transition.COMPLETE).past.last_exec_at == NOW
 
     def test_the_last_claim_is_remembered(self) -> None:
         assert running(now=NOW + 5).past.last_claimed_at == NOW + 5
@@ -142,34 +142,43 @@ class TestMemory:
 
 class TestLeaving:
     def test_only_a_completion_is_told_to_those_who_come_after(self) -> None:
-        told = {event: settle(running(), event).completed for event in (Event.COMPLETE, Event.DISCARD, Event.FAIL)}
-        assert told == {Event.COMPLETE: True, Event.DISCARD: False, Event.FAIL: False}
+        told = {
+            transition: settle(running(), transition).completed
+            for transition in (Transition.COMPLETE, Transition.DISCARD, Transition.FAIL)
+        }
+        assert told == {Transition.COMPLETE: True, Transition.DISCARD: False, Transition.FAIL: False}
 
     def test_the_row_keeps_the_real_outcome_in_every_case(self) -> None:
         cancelled = lifecycle.cancel(running(), TYPE, NOW).entry
-        step = settle(cancelled, Event.FAIL, error="boom")
+        step = settle(cancelled, Transition.FAIL, error="boom")
         assert task_of(step).status is TaskStatus.CANCELLED
         assert [(run.status, run.error) for run in step.runs] == [(RunStatus.ERROR, "boom")]
 
     def test_a_wish_to_cancel_comes_before_a_retry_a_fire_and_activity(self) -> None:
         entry = running(HOURLY)
         wanted = Entry(replace(task_of(entry), want=Want.CANCEL, dirty=True), entry.past)
-        for event in (Event.RETRY, Event.COMPLETE, Event.RELEASE):
-            assert task_of(settle(wanted, event, NOW + HOUR)).status is TaskStatus.CANCELLED
+        for transition in (Transition.RETRY, Transition.COMPLETE, Transition.RELEASE):
+            assert task_of(settle(wanted, transition, NOW + HOUR)).status is TaskStatus.CANCELLED
 
     def test_nothing_of_the_lease_is_left(self) -> None:
-        for event in (Event.COMPLETE, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE):
-            task = task_of(settle(running(), event))
+        for transition in (
+            Transition.COMPLETE,
+            Transition.RETRY,
+            Transition.FAIL,
+            Transition.SNOOZE,
+            Transition.RELEASE,
+        ):
+            task = task_of(settle(running(), transition))
             assert (task.token, task.lease_until, task.instance, task.claim_id) == (0, None, None, None)
-            assert (task.last_token, task.last_outcome) == (7, event)
+            assert (task.last_token, task.last_outcome) == (7, transition)
 
     def test_a_finished_record_says_until_when_it_is_kept(self) -> None:
-        assert task_of(settle(running(), Event.COMPLETE)).purge_at == NOW + TYPE.task_ttl_ms
-        assert task_of(settle(running(), Event.FAIL)).purge_at == NOW + TYPE.dead_ttl_ms
+        assert task_of(settle(running(), Transition.COMPLETE)).purge_at == NOW + TYPE.task_ttl_ms
+        assert task_of(settle(running(), Transition.FAIL)).purge_at == NOW + TYPE.dead_ttl_ms
 
     def test_a_live_record_is_never_purged(self) -> None:
-        for event in (Event.RETRY, Event.SNOOZE, Event.RELEASE):
-            assert task_of(settle(running(), event)).purge_at is None
+        for transition in (Transition.RETRY, Transition.SNOOZE, Transition.RELEASE):
+            assert task_of(settle(running(), transition)).purge_at is None
 
 
 class TestSeries:
@@ -178,21 +187,27 @@ class TestSeries:
         at = NOW + HOUR + MINUTE
         new = encode_trigger(Interval(10 * MINUTE, NOW))
         edited = lifecycle.update(entry, Change(task_type="work", key="k", trigger=new), at)
-        step = settle(edited.entry, Event.COMPLETE, at + MINUTE)
+        step = settle(edited.entry, Transition.COMPLETE, at + MINUTE)
         assert task_of(step).next_fire == NOW + HOUR + 10 * MINUTE
 
     def test_a_replaced_single_time_takes_over_too(self) -> None:
         once = encode_trigger(Once(NOW + 3 * HOUR))
         edited = lifecycle.update(running(), Change(task_type="work", key="k", trigger=once), NOW)
-        for event in (Event.COMPLETE, Event.FAIL, Event.RETRY, Event.RELEASE, Event.SNOOZE):
-            task = task_of(settle(edited.entry, event, NOW + MINUTE))
+        for transition in (
+            Transition.COMPLETE,
+            Transition.FAIL,
+            Transition.RETRY,
+            Transition.RELEASE,
+            Transition.SNOOZE,
+        ):
+            task = task_of(settle(edited.entry, transition, NOW + MINUTE))
             assert (task.status, task.scheduled_at, task.attempt) == (TaskStatus.PENDING, NOW + 3 * HOUR, 0)
 
     def test_a_retry_belongs_to_its_fire(self) -> None:
-        first = settle(running(HOURLY), Event.RETRY, NOW + HOUR, after_ms=3 * HOUR)
+        first = settle(running(HOURLY), Transition.RETRY, NOW + HOUR, after_ms=3 * HOUR)
         again = lifecycle.claim(first.entry, LEASE, TYPE, NOW + 4 * HOUR)
         assert (task_of(again).fire_at, again.runs) == (NOW + HOUR, ())
-        done = settle(again.entry, Event.COMPLETE, NOW + 4 * HOUR)
+        done = settle(again.entry, Transition.COMPLETE, NOW + 4 * HOUR)
         assert [(run.status, run.reason, run.fires) for run in done.runs] == [
             (RunStatus.SUCCESS, None, 1),
             (RunStatus.SKIPPED, "overlap", 3),

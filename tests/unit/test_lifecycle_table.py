@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.lifecycle import TABLE, Special, goes_to
-from rota.core.task import Event, Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Transition
 from rota.testing.conformance.table import ANSWERS
 
 _REFUSALS = ("refused", "unknown", "stale", "nothing", "exists")
@@ -13,18 +13,18 @@ _STATES = (Special.ABSENT, *TaskStatus)
 
 
 def test_every_event_has_a_row() -> None:
-    assert set(TABLE) == set(Event)
+    assert set(TABLE) == set(Transition)
 
 
-@pytest.mark.parametrize("event", Event)
-def test_every_pair_is_legal_where_the_design_says_so(event: Event) -> None:
+@pytest.mark.parametrize("transition", Transition)
+def test_every_pair_is_legal_where_the_design_says_so(transition: Transition) -> None:
     for state in _STATES:
-        answer, after = ANSWERS[event, str(state)]
-        target = TABLE[event].get(state)
+        answer, after = ANSWERS[transition, str(state)]
+        target = TABLE[transition].get(state)
         # An activity of somebody unknown is a schedule; the table knows it under that name.
-        event_in_table = Event.SCHEDULE if event is Event.TOUCH and answer == "created" else event
+        event_in_table = Transition.SCHEDULE if transition is Transition.TOUCH and answer == "created" else transition
         target = TABLE[event_in_table].get(state)
-        assert (target is None) == (answer in _REFUSALS), (event, state)
+        assert (target is None) == (answer in _REFUSALS), (transition, state)
         match target:
             case None:
                 assert after == state
@@ -52,7 +52,7 @@ def test_every_status_can_be_reached() -> None:
 
 def test_goes_to_asks_the_table() -> None:
     task = Task(task_type="t", key="k", status=TaskStatus.PENDING, scheduled_at=0, created_at=0, updated_at=0)
-    assert goes_to(Event.SCHEDULE, None) is TaskStatus.PENDING
-    assert goes_to(Event.CLAIM, task) is TaskStatus.RUNNING
-    assert goes_to(Event.RENEW, task) is None
-    assert goes_to(Event.PURGE, None) is None
+    assert goes_to(Transition.SCHEDULE, None) is TaskStatus.PENDING
+    assert goes_to(Transition.CLAIM, task) is TaskStatus.RUNNING
+    assert goes_to(Transition.RENEW, task) is None
+    assert goes_to(Transition.PURGE, None) is None

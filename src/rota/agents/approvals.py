@@ -11,17 +11,17 @@ from rota.agents.listing import proposed
 from rota.agents.record import AGENT, AgentSchedule
 from rota.agents.records import Records, answered, decided_already
 from rota.agents.wish import check_not_over, check_still_meant, digest_in_force, digest_shown, standing_of
-from rota.core.task import Event, Identity
+from rota.core.task import Identity, Transition
 from rota.errors import IllegalTransition, NotAllowed
 
 __all__ = ["EVENTS", "Approvals"]
 
 
-EVENTS: Final[Mapping[str, Event]] = {
-    "pause": Event.PAUSE,
-    "resume": Event.RESUME,
-    "cancel": Event.CANCEL,
-    "run": Event.RUN_NOW,
+EVENTS: Final[Mapping[str, Transition]] = {
+    "pause": Transition.PAUSE,
+    "resume": Transition.RESUME,
+    "cancel": Transition.CANCEL,
+    "run": Transition.RUN_NOW,
 }
 """What a scheduled run may not do to everybody's schedules by itself, and what becomes of it when a person agrees."""
 
@@ -67,10 +67,10 @@ class Approvals:
 
     async def _carry_out(self, origin: Provenance, proposal: Proposal) -> None:
         """Do what a run has asked for; what it had resumed is held no more."""
-        event = EVENTS[proposal.kind]
-        (reply,) = await (await self._records.store()).ask(event, [Identity(AGENT, origin.id)])
-        answered(event, reply, origin.id)
-        if event is Event.RESUME and origin.held is not None:
+        transition = EVENTS[proposal.kind]
+        (reply,) = await (await self._records.store()).ask(transition, [Identity(AGENT, origin.id)])
+        answered(transition, reply, origin.id)
+        if transition is Transition.RESUME and origin.held is not None:
             await (await self._records.ledger()).set(origin.id, held=None, failures=0)
 
     async def reject(self, caller: Caller, schedule_id: str) -> None:
@@ -102,7 +102,7 @@ class Approvals:
             )
         current = (await ledger.get([seen.id])).get(seen.id)
         if current is None or current.approval == "rejected":
-            await (await self._records.store()).ask(Event.CANCEL, [Identity(AGENT, seen.id)])
+            await (await self._records.store()).ask(Transition.CANCEL, [Identity(AGENT, seen.id)])
         raise decided_already(seen.id)
 
     async def _tell(self, origin: Provenance, text: str) -> None:

@@ -18,7 +18,7 @@ from rota.agents.record import AGENT
 from rota.agents.settings import AgentSettings
 from rota.agents.snapshot import SNAPSHOT, snapshot_of, write_snapshot
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome
-from rota.core.task import Change, Event, Identity, NewTask, Task
+from rota.core.task import Change, Identity, NewTask, Task, Transition
 from rota.database import Database
 from rota.errors import (
     IllegalTransition,
@@ -113,14 +113,14 @@ class Records:
             expires_at=proposal.expires_at,
         )
         (reply,) = await store.update([change])
-        return answered(Event.UPDATE, reply, schedule_id)
+        return answered(Transition.UPDATE, reply, schedule_id)
 
     async def end_after_run(self, schedule_id: str) -> None:
         """Let the run that is under way be the last: the schedule ends now, and nothing fires after that."""
         store = await self.store()
         change = Change(task_type=AGENT, key=schedule_id, expires_at=await store.now())
         (reply,) = await store.update([change])
-        task = answered(Event.UPDATE, reply, schedule_id)
+        task = answered(Transition.UPDATE, reply, schedule_id)
         await self.refresh(task.owner or "")
 
     async def tell(self, kind: NoticeKind, group: Group | None, schedule_id: str, text: str) -> None:
@@ -176,9 +176,9 @@ def _accepted(scheduled: Scheduled, origin: Provenance, limit: int, spent: int) 
     return scheduled.task
 
 
-def answered(event: Event, reply: Reply, schedule_id: str) -> Task:
-    """The task after an event that the store has let happen; else the reason as an error."""
+def answered(transition: Transition, reply: Reply, schedule_id: str) -> Task:
+    """The task after a transition that the store has let happen; else the reason as an error."""
     if reply.answer is Answer.REFUSED or reply.task is None:
         status = "gone" if reply.task is None else reply.task.status.value
-        raise IllegalTransition(f"{schedule_id} is {status}, so '{event.value}' is not possible. Nothing changed.")
+        raise IllegalTransition(f"{schedule_id} is {status}, so '{transition.value}' is not possible. Nothing changed.")
     return reply.task

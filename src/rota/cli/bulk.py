@@ -1,4 +1,4 @@
-"""The same event on many tasks: said how many, asked once, done page by page."""
+"""The same transition on many tasks: said how many, asked once, done page by page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from rota.cli.invocation import Cli, Desk
 from rota.cli.target import DONE
-from rota.core.task import Event, Identity
+from rota.core.task import Identity, Transition
 from rota.stores.base import MAX_PAGE, TaskQuery
 
 if TYPE_CHECKING:
@@ -32,57 +32,70 @@ AllOption = Annotated[bool, typer.Option("--all", help="Every task that matches 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")]
 
-_QUESTIONS: Final[Mapping[Event, str]] = {
-    Event.PAUSE: "Pause {}?",
-    Event.RESUME: "Resume {}?",
-    Event.CANCEL: "Cancel {}?",
-    Event.RUN_NOW: "Run {} now?",
-    Event.REDRIVE: "Run {} again?",
-    Event.PURGE: "Remove {} for good?",
+_QUESTIONS: Final[Mapping[Transition, str]] = {
+    Transition.PAUSE: "Pause {}?",
+    Transition.RESUME: "Resume {}?",
+    Transition.CANCEL: "Cancel {}?",
+    Transition.RUN_NOW: "Run {} now?",
+    Transition.REDRIVE: "Run {} again?",
+    Transition.PURGE: "Remove {} for good?",
 }
 
 
-async def act_on_all(cli: Cli, desk: Desk, event: Event, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
+async def act_on_all(
+    cli: Cli, desk: Desk, transition: Transition, query: TaskQuery, *, yes: bool, dry_run: bool
+) -> None:
     """One of the operator's events on every task that matches; those that are in no state for it are left alone."""
     counted = await desk.operator.count(query)
     agreed = bound_by(counted, yes=yes)
     await _act(
-        cli, event, counted, lambda: desk.operator.ask_all(event, query, agreed=agreed), yes=yes, dry_run=dry_run
+        cli,
+        transition,
+        counted,
+        lambda: desk.operator.ask_all(transition, query, agreed=agreed),
+        yes=yes,
+        dry_run=dry_run,
     )
 
 
 async def act_on_these(
-    cli: Cli, desk: Desk, event: Event, identities: Sequence[Identity], *, yes: bool, dry_run: bool
+    cli: Cli, desk: Desk, transition: Transition, identities: Sequence[Identity], *, yes: bool, dry_run: bool
 ) -> None:
     """The same on the named tasks and no others; those that are gone, or in no state for it, are left alone."""
     from rota.operator import Counted
 
     named = list(dict.fromkeys(identities))
     counted = Counted(len(named), True)
-    await _act(cli, event, counted, lambda: ask_these(desk, event, named), yes=yes, dry_run=dry_run)
+    await _act(cli, transition, counted, lambda: ask_these(desk, transition, named), yes=yes, dry_run=dry_run)
 
 
-async def ask_these(desk: Desk, event: Event, identities: Sequence[Identity]) -> Done:
+async def ask_these(desk: Desk, transition: Transition, identities: Sequence[Identity]) -> Done:
     """However many are named, a page at a time."""
     from rota.operator import Done
 
     done = Done(0, 0)
     for start in range(0, len(identities), MAX_PAGE):
-        more = await desk.operator.ask_these(event, list(identities[start : start + MAX_PAGE]))
+        more = await desk.operator.ask_these(transition, list(identities[start : start + MAX_PAGE]))
         done = Done(done.changed + more.changed, done.refused + more.refused)
     return done
 
 
 async def _act(
-    cli: Cli, event: Event, counted: Counted, carry_out: Callable[[], Awaitable[Done]], *, yes: bool, dry_run: bool
+    cli: Cli,
+    transition: Transition,
+    counted: Counted,
+    carry_out: Callable[[], Awaitable[Done]],
+    *,
+    yes: bool,
+    dry_run: bool,
 ) -> None:
     many = _tasks(counted)
-    fate = DONE[event]
+    fate = DONE[transition]
     asked: dict[str, object] = {"matching": counted.count, "is_all": counted.is_all, "changed": 0, "refused": 0}
     if dry_run:
         cli.output.one(asked, f"{many} would be {fate}, if their state allows it.")
         return
-    if counted.count and not is_agreed(_QUESTIONS[event].format(many), yes=yes):
+    if counted.count and not is_agreed(_QUESTIONS[transition].format(many), yes=yes):
         cli.output.one(asked, "Nothing was changed.")
         return
     done = await carry_out()

@@ -13,7 +13,7 @@ from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
 from rota.cli.target import Target, find_task, known_type, name_of
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
 from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
@@ -71,7 +71,7 @@ async def redrive(
     dry_run: DryRunOption = False,
 ) -> None:
     """Run dead letters again, with fresh counts."""
-    await _bulk(cli, Event.REDRIVE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
+    await _bulk(cli, Transition.REDRIVE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
 
 
 async def purge(
@@ -83,17 +83,24 @@ async def purge(
     dry_run: DryRunOption = False,
 ) -> None:
     """Remove dead letters for good."""
-    await _bulk(cli, Event.PURGE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
+    await _bulk(cli, Transition.PURGE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
 
 
-_VERBS: Final = {Event.REDRIVE: ("redriven", "Run {} again?"), Event.PURGE: ("purged", "Remove {} for good?")}
+_VERBS: Final = {Transition.REDRIVE: ("redriven", "Run {} again?"), Transition.PURGE: ("purged", "Remove {} for good?")}
 
 
 async def _bulk(
-    cli: Cli, event: Event, targets: Sequence[str], task_type: str | None, *, every: bool, yes: bool, dry_run: bool
+    cli: Cli,
+    transition: Transition,
+    targets: Sequence[str],
+    task_type: str | None,
+    *,
+    every: bool,
+    yes: bool,
+    dry_run: bool,
 ) -> None:
     _check_choice(targets, every=every)
-    done, question = _VERBS[event]
+    done, question = _VERBS[transition]
     query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED)
     async with cli.desk() as desk:
         if task_type is not None:
@@ -107,7 +114,7 @@ async def _bulk(
         if count and not is_agreed(question.format(_letters(count)), yes=yes):
             cli.output.one({"matching": count, done: 0}, "Nothing was changed.")
             return
-        changed = await _carry_out(desk, event, query if chosen is None else chosen, bound_by(counted, yes=yes))
+        changed = await _carry_out(desk, transition, query if chosen is None else chosen, bound_by(counted, yes=yes))
     cli.output.one({"matching": count, done: changed}, f"{_letters(changed)} {done}.")
 
 
@@ -137,8 +144,10 @@ def _letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
-async def _carry_out(desk: Desk, event: Event, chosen: TaskQuery | list[Identity], agreed: Counted | None) -> int:
+async def _carry_out(
+    desk: Desk, transition: Transition, chosen: TaskQuery | list[Identity], agreed: Counted | None
+) -> int:
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
     if isinstance(chosen, TaskQuery):
-        return (await desk.operator.ask_all(event, chosen, agreed=agreed)).changed
-    return (await ask_these(desk, event, chosen)).changed
+        return (await desk.operator.ask_all(transition, chosen, agreed=agreed)).changed
+    return (await ask_these(desk, transition, chosen)).changed

@@ -13,7 +13,7 @@ from rota.cli.demo_crew import Crew
 from rota.cli.demo_view import Snapshot, View
 from rota.clock import SECOND, Clock, Instant, Millis, format_duration
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import Event, Identity, RunStatus, Settlement, Task, TaskStatus
+from rota.core.task import Identity, RunStatus, Settlement, Task, TaskStatus, Transition
 from rota.errors import RotaError
 from rota.stores.base import Counts, RunQuery, Store, TaskQuery
 
@@ -173,7 +173,7 @@ class Story:
 
     async def _late_completion(self, lost: Task) -> Answer:
         """What the dead worker would hear if it woke up and said that it was done."""
-        late = Settlement(task_type=lost.task_type, key=lost.key, token=lost.token, event=Event.COMPLETE)
+        late = Settlement(task_type=lost.task_type, key=lost.key, token=lost.token, transition=Transition.COMPLETE)
         (reply,) = await self._store.settle([late])
         return reply.answer
 

@@ -15,7 +15,7 @@ from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, w
 from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import Target, ask, find_task, known_type, name_of
 from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
-from rota.core.task import Event, Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Transition
 from rota.errors import InvalidTrigger, UnknownTask
 from rota.stores.base import DEFAULT_PAGE, Page, Store
 from rota.triggers import AnyTrigger, Cron, Once, parse_trigger
@@ -169,28 +169,28 @@ async def show(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
 
 async def pause(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
     """Hold a schedule; the fires that pass meanwhile are skipped."""
-    await _carry_out(cli, Event.PAUSE, task_type, schedule_id)
+    await _carry_out(cli, Transition.PAUSE, task_type, schedule_id)
 
 
 async def resume(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
     """Go on with the first fire that lies ahead."""
-    await _carry_out(cli, Event.RESUME, task_type, schedule_id)
+    await _carry_out(cli, Transition.RESUME, task_type, schedule_id)
 
 
 async def cancel(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
     """End a schedule; `schedule add` under its id starts it anew."""
-    await _carry_out(cli, Event.CANCEL, task_type, schedule_id)
+    await _carry_out(cli, Transition.CANCEL, task_type, schedule_id)
 
 
 async def run_now(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:
     """Run a schedule once, now; its series is not shifted."""
-    await _carry_out(cli, Event.RUN_NOW, task_type, schedule_id)
+    await _carry_out(cli, Transition.RUN_NOW, task_type, schedule_id)
 
 
-async def _carry_out(cli: Cli, event: Event, task_type: str, schedule_id: str) -> None:
+async def _carry_out(cli: Cli, transition: Transition, task_type: str, schedule_id: str) -> None:
     async with cli.desk() as desk:
         task = await _find(cli, desk.store, task_type, schedule_id)
-        await ask(desk, event, task)
+        await ask(desk, transition, task)
         info = await desk.app.schedules.get(task.key, task.task_type)
     if info is None:
         raise UnknownTask(f"The schedule {name_of(task.identity)!r} has just been removed. List the schedules again.")

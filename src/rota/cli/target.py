@@ -10,7 +10,7 @@ import typer
 from rota.answers import TaskDetails
 from rota.cli.invocation import Cli, Desk
 from rota.config.urls import masked
-from rota.core.task import Event, Identity, Task, TaskStatus
+from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.core.task_type import did_you_mean
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask, UnknownTaskType
 from rota.keys import GLOBAL_KEY, UserKeyBuilder, check_task_type, shown_key
@@ -129,22 +129,22 @@ async def bring_built_in(cli: Cli, store: Store, name: str) -> None:
         await store.put_types([build(cli.config).declared[name]])
 
 
-async def ask(desk: Desk, event: Event, task: Task) -> TaskDetails | None:
+async def ask(desk: Desk, transition: Transition, task: Task) -> TaskDetails | None:
     """One of the operator's events on a task that is there; the task as it is then, None if it is purged."""
     try:
-        return await desk.operator.ask(event, task.identity)
+        return await desk.operator.ask(transition, task.identity)
     except IllegalTransition:
         (found,) = await desk.store.get([task.identity])
-        raise IllegalTransition(_refusal(event, task if found is None else found)) from None
+        raise IllegalTransition(_refusal(transition, task if found is None else found)) from None
 
 
-DONE: Final[Mapping[Event, str]] = {
-    Event.PAUSE: "paused",
-    Event.RESUME: "resumed",
-    Event.CANCEL: "cancelled",
-    Event.RUN_NOW: "run now",
-    Event.REDRIVE: "redriven",
-    Event.PURGE: "purged",
+DONE: Final[Mapping[Transition, str]] = {
+    Transition.PAUSE: "paused",
+    Transition.RESUME: "resumed",
+    Transition.CANCEL: "cancelled",
+    Transition.RUN_NOW: "run now",
+    Transition.REDRIVE: "redriven",
+    Transition.PURGE: "purged",
 }
 
 _ADVICE: Final[Mapping[TaskStatus, str]] = {
@@ -157,5 +157,7 @@ _ADVICE: Final[Mapping[TaskStatus, str]] = {
 }
 
 
-def _refusal(event: Event, task: Task) -> str:
-    return f"The task {name_of(task.identity)!r} is {task.status} and cannot be {DONE[event]}. {_ADVICE[task.status]}"
+def _refusal(transition: Transition, task: Task) -> str:
+    return (
+        f"The task {name_of(task.identity)!r} is {task.status} and cannot be {DONE[transition]}. {_ADVICE[task.status]}"
+    )

@@ -36,7 +36,7 @@ from rota.cli.target import (
 )
 from rota.clock import SECOND, Millis, SystemClock, format_duration, from_datetime
 from rota.core.outcome import Touched, TouchOutcome
-from rota.core.task import Activity, Event, Identity, TaskStatus, Want
+from rota.core.task import Activity, Identity, TaskStatus, Transition, Want
 from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import UserKeyBuilder, shown_key
@@ -293,12 +293,12 @@ async def reset(
 
 _Command = Callable[..., Coroutine[Any, Any, None]]
 
-_USUAL: Final = {Event.REDRIVE: TaskStatus.FAILED, Event.RESUME: TaskStatus.PAUSED}
+_USUAL: Final = {Transition.REDRIVE: TaskStatus.FAILED, Transition.RESUME: TaskStatus.PAUSED}
 """The state that is meant by `--all` alone, where only one state makes sense."""
 
 
-def _acting(event: Event, words: str) -> _Command:
-    """The command for an event: on one task that is named, or with `--all` on every one that matches."""
+def _acting(transition: Transition, words: str) -> _Command:
+    """The command for a transition: on one task that is named, or with `--all` on every one that matches."""
 
     async def act(
         cli: Cli,
@@ -317,7 +317,7 @@ def _acting(event: Event, words: str) -> _Command:
         dry_run: DryRunOption = False,
     ) -> None:
         if every and status is None and without is None:
-            status = _USUAL.get(event)
+            status = _USUAL.get(transition)
         query = TaskQuery(
             task_type=task_type,
             status=status,
@@ -329,7 +329,7 @@ def _acting(event: Event, words: str) -> _Command:
         )
         if every:
             _refuse_names(names, device, agent)
-            await _many(cli, event, query, yes=yes, dry_run=dry_run)
+            await _many(cli, transition, query, yes=yes, dry_run=dry_run)
             return
         if not names:
             raise InvalidInput("Which task? Name it as TYPE KEY or TYPE/KEY, or use --all with --type, --status, ...")
@@ -340,9 +340,9 @@ def _acting(event: Event, words: str) -> _Command:
             )
         if is_several:
             _refuse_ids(user, device, agent)
-            await _several(cli, event, names, yes=yes, dry_run=dry_run)
+            await _several(cli, transition, names, yes=yes, dry_run=dry_run)
         else:
-            await _one(cli, event, Target(names[0], names[1] if len(names) > 1 else None, user, device, agent))
+            await _one(cli, transition, Target(names[0], names[1] if len(names) > 1 else None, user, device, agent))
 
     act.__doc__ = words
     return act
@@ -362,13 +362,13 @@ def _refuse_ids(user: str | None, device: str | None, agent: str | None) -> None
         raise InvalidInput("--user, --device and --agent name one task. Leave them out where several are named.")
 
 
-async def _several(cli: Cli, event: Event, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
+async def _several(cli: Cli, transition: Transition, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
     named = [Target(name).identity(cli) for name in names]
     async with cli.desk() as desk:
         for task_type in dict.fromkeys(identity.task_type for identity in named):
             await known_type(cli, desk.store, task_type)
         identities = [await meant_by(desk.store, identity) for identity in named]
-        await act_on_these(cli, desk, event, identities, yes=yes, dry_run=dry_run)
+        await act_on_these(cli, desk, transition, identities, yes=yes, dry_run=dry_run)
 
 
 def _refuse_names(names: Sequence[str] | None, device: str | None, agent: str | None) -> None:
@@ -378,17 +378,17 @@ def _refuse_names(names: Sequence[str] | None, device: str | None, agent: str | 
         raise InvalidInput("--device and --agent name one task. Leave them out with --all.")
 
 
-async def _many(cli: Cli, event: Event, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
+async def _many(cli: Cli, transition: Transition, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
     async with cli.desk() as desk:
         if query.task_type is not None:
             await known_type(cli, desk.store, query.task_type)
-        await act_on_all(cli, desk, event, query, yes=yes, dry_run=dry_run)
+        await act_on_all(cli, desk, transition, query, yes=yes, dry_run=dry_run)
 
 
-async def _one(cli: Cli, event: Event, target: Target) -> None:
+async def _one(cli: Cli, transition: Transition, target: Target) -> None:
     async with cli.desk() as desk:
         task = await find_task(cli, desk.store, target)
-        details = await ask(desk, event, task)
+        details = await ask(desk, transition, task)
     name = name_of(task.identity)
     if details is None:
         cli.output.one({"task_type": task.task_type, "key": task.key, "purged": True}, f"{name}: purged.")
@@ -406,9 +406,9 @@ def _state_words(task: TaskDetails) -> str:
     return f"{task.status}."
 
 
-run_now = _acting(Event.RUN_NOW, "Make a task due at once, or many; a series is not shifted by it.")
-pause = _acting(Event.PAUSE, "Hold a task back until it is resumed, or many.")
-resume = _acting(Event.RESUME, "Let a paused task go on, or many.")
-cancel = _acting(Event.CANCEL, "Cancel a task, or many; a running one is told to stop.")
-redrive = _acting(Event.REDRIVE, "Run a failed task again with fresh counts, or many.")
-purge = _acting(Event.PURGE, "Remove a finished task for good, or many.")
+run_now = _acting(Transition.RUN_NOW, "Make a task due at once, or many; a series is not shifted by it.")
+pause = _acting(Transition.PAUSE, "Hold a task back until it is resumed, or many.")
+resume = _acting(Transition.RESUME, "Let a paused task go on, or many.")
+cancel = _acting(Transition.CANCEL, "Cancel a task, or many; a running one is told to stop.")
+redrive = _acting(Transition.REDRIVE, "Run a failed task again with fresh counts, or many.")
+purge = _acting(Transition.PURGE, "Remove a finished task for good, or many.")

@@ -5,7 +5,7 @@ write what it returns; they never compare statuses to decide what comes next, an
 
 The table says which events a state accepts and where they lead. Three targets are no states:
 
-    SAME     the status stays; the event changes something else (activity, a lease, a wish)
+    SAME     the status stays; the transition changes something else (activity, a lease, a wish)
     LEAVE    the task leaves `running`; where it goes is decided by `_leave`, in one fixed order
     GONE     the record is removed; only its past (cooldown, breaker, last claim) is kept for a while, unless the
              identity is erased: then its past goes, too
@@ -46,7 +46,6 @@ from rota.core.task import (
     Activity,
     Change,
     Entry,
-    Event,
     Lease,
     NewTask,
     Past,
@@ -56,6 +55,7 @@ from rota.core.task import (
     Settlement,
     Task,
     TaskStatus,
+    Transition,
     Want,
     policy_of,
 )
@@ -116,27 +116,27 @@ _PENDING, _RUNNING, _PAUSED = TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus
 _COMPLETED, _FAILED, _CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
 _ABSENT, _SAME, _LEAVE, _GONE = Special.ABSENT, Special.SAME, Special.LEAVE, Special.GONE
 
-TABLE: Mapping[Event, Mapping[State, State]] = {
-    Event.SCHEDULE: {_ABSENT: _PENDING, _COMPLETED: _PENDING, _FAILED: _PENDING, _CANCELLED: _PENDING},
-    Event.UPDATE: {_PENDING: _SAME, _PAUSED: _SAME, _RUNNING: _SAME},
-    Event.TOUCH: {_PENDING: _SAME, _PAUSED: _SAME, _RUNNING: _SAME},
-    Event.CLAIM: {_PENDING: _RUNNING},
-    Event.RENEW: {_RUNNING: _SAME},
-    Event.COMPLETE: {_RUNNING: _LEAVE},
-    Event.DISCARD: {_RUNNING: _LEAVE},
-    Event.RETRY: {_RUNNING: _LEAVE},
-    Event.FAIL: {_RUNNING: _LEAVE},
-    Event.SNOOZE: {_RUNNING: _LEAVE},
-    Event.RELEASE: {_RUNNING: _LEAVE},
-    Event.REAP: {_RUNNING: _LEAVE},
-    Event.PAUSE: {_PENDING: _PAUSED, _RUNNING: _SAME},
-    Event.RESUME: {_PAUSED: _PENDING, _RUNNING: _SAME},
-    Event.CANCEL: {_PENDING: _CANCELLED, _PAUSED: _CANCELLED, _RUNNING: _SAME},
-    Event.RUN_NOW: {_PENDING: _PENDING, _PAUSED: _PENDING, _COMPLETED: _PENDING, _FAILED: _PENDING},
-    Event.REDRIVE: {_FAILED: _PENDING},
-    Event.END: {_PENDING: _COMPLETED, _PAUSED: _COMPLETED},
-    Event.PURGE: {_COMPLETED: _GONE, _FAILED: _GONE, _CANCELLED: _GONE},
-    Event.ERASE: {
+TABLE: Mapping[Transition, Mapping[State, State]] = {
+    Transition.SCHEDULE: {_ABSENT: _PENDING, _COMPLETED: _PENDING, _FAILED: _PENDING, _CANCELLED: _PENDING},
+    Transition.UPDATE: {_PENDING: _SAME, _PAUSED: _SAME, _RUNNING: _SAME},
+    Transition.TOUCH: {_PENDING: _SAME, _PAUSED: _SAME, _RUNNING: _SAME},
+    Transition.CLAIM: {_PENDING: _RUNNING},
+    Transition.RENEW: {_RUNNING: _SAME},
+    Transition.COMPLETE: {_RUNNING: _LEAVE},
+    Transition.DISCARD: {_RUNNING: _LEAVE},
+    Transition.RETRY: {_RUNNING: _LEAVE},
+    Transition.FAIL: {_RUNNING: _LEAVE},
+    Transition.SNOOZE: {_RUNNING: _LEAVE},
+    Transition.RELEASE: {_RUNNING: _LEAVE},
+    Transition.REAP: {_RUNNING: _LEAVE},
+    Transition.PAUSE: {_PENDING: _PAUSED, _RUNNING: _SAME},
+    Transition.RESUME: {_PAUSED: _PENDING, _RUNNING: _SAME},
+    Transition.CANCEL: {_PENDING: _CANCELLED, _PAUSED: _CANCELLED, _RUNNING: _SAME},
+    Transition.RUN_NOW: {_PENDING: _PENDING, _PAUSED: _PENDING, _COMPLETED: _PENDING, _FAILED: _PENDING},
+    Transition.REDRIVE: {_FAILED: _PENDING},
+    Transition.END: {_PENDING: _COMPLETED, _PAUSED: _COMPLETED},
+    Transition.PURGE: {_COMPLETED: _GONE, _FAILED: _GONE, _CANCELLED: _GONE},
+    Transition.ERASE: {
         _PENDING: _GONE,
         _RUNNING: _SAME,
         _PAUSED: _GONE,
@@ -148,7 +148,7 @@ TABLE: Mapping[Event, Mapping[State, State]] = {
 
 
 class Step(Struct, frozen=True, gc=False):
-    """The outcome of one event on one identity: all of it is written, or none."""
+    """The outcome of one transition on one identity: all of it is written, or none."""
 
     answer: Answer
     task: Task | None
@@ -162,9 +162,9 @@ class Step(Struct, frozen=True, gc=False):
         return Entry(self.task, self.past)
 
 
-def goes_to(event: Event, task: Task | None) -> State | None:
+def goes_to(transition: Transition, task: Task | None) -> State | None:
     """Where the table leads from the task's state; None if it leads nowhere."""
-    return TABLE[event].get(_ABSENT if task is None else task.status)
+    return TABLE[transition].get(_ABSENT if task is None else task.status)
 
 
 def breaker_is_open(past: Past, task_type: TaskType, now: Instant) -> bool:
@@ -180,7 +180,7 @@ def breaker_is_open(past: Past, task_type: TaskType, now: Instant) -> bool:
 
 def schedule(entry: Entry, new: NewTask, task_type: TaskType, now: Instant) -> Step:
     """absent, completed, failed, cancelled -> pending."""
-    if goes_to(Event.SCHEDULE, entry.task) is None:
+    if goes_to(Transition.SCHEDULE, entry.task) is None:
         return _refuse(entry)
     due_at, next_fire = _first_due(new, now)
     task = Task(
@@ -231,7 +231,7 @@ def schedule_activity(entry: Entry, activity: Activity, due_at: Instant, task_ty
 def update(entry: Entry, change: Change, now: Instant) -> Step:
     """pending, paused, running -> same. On a running task a new trigger takes effect when the run ends."""
     task = entry.task
-    if task is None or goes_to(Event.UPDATE, task) is None:
+    if task is None or goes_to(Transition.UPDATE, task) is None:
         return _refuse(entry)
     changed = replace(
         task,
@@ -273,7 +273,7 @@ def _due_by_hand(task: Task, due_at: Instant) -> Task:
 def touch(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     """pending, paused -> same, later by debounce; running -> running, dirty."""
     task = entry.task
-    if task is None or goes_to(Event.TOUCH, task) is None:
+    if task is None or goes_to(Transition.TOUCH, task) is None:
         return _refuse(entry)
     touched = replace(task, last_activity_at=now, coalesced=task.coalesced + 1, updated_at=now)
     if task.status is _RUNNING:
@@ -292,7 +292,7 @@ def touch(entry: Entry, task_type: TaskType, now: Instant) -> Step:
 def claim(entry: Entry, lease: Lease, task_type: TaskType, now: Instant) -> Step:
     """pending -> running, with a lease and a token that is never used again; missed fires are accounted for."""
     task = entry.task
-    if task is None or goes_to(Event.CLAIM, task) is None or task.scheduled_at > now:
+    if task is None or goes_to(Transition.CLAIM, task) is None or task.scheduled_at > now:
         return _refuse(entry)
     if task.expires_at is not None and task.expires_at <= now:
         return replace(end(entry, task_type, now), answer=Answer.ENDED)
@@ -352,7 +352,7 @@ def _wait_for(
 def renew(entry: Entry, renewal: Renewal, until: Instant) -> Step:
     """running -> running, if the token is current; tells the runner when somebody wants it to stop."""
     task = entry.task
-    if task is None or goes_to(Event.RENEW, task) is None or task.token != renewal.token:
+    if task is None or goes_to(Transition.RENEW, task) is None or task.token != renewal.token:
         return Step(Answer.STALE, task, entry.past)
     progress = task.progress if renewal.progress is None else renewal.progress
     # A lease taken by hand is as long as the type's timeout: renewing must never shorten it.
@@ -364,26 +364,26 @@ def renew(entry: Entry, renewal: Renewal, until: Instant) -> Step:
 def settle(entry: Entry, settlement: Settlement, task_type: TaskType, now: Instant) -> Step:
     """running -> wherever leaving leads, if the token is current."""
     task = entry.task
-    if task is None or goes_to(settlement.event, task) is not _LEAVE or task.token != settlement.token:
+    if task is None or goes_to(settlement.transition, task) is not _LEAVE or task.token != settlement.token:
         return Step(_lost_or_late(task, settlement), task, entry.past)
-    if settlement.event is Event.SNOOZE and task.snoozes >= MAX_SNOOZES:
+    if settlement.transition is Transition.SNOOZE and task.snoozes >= MAX_SNOOZES:
         return _snoozed_too_often(entry, task, settlement, task_type, now)
     return _leave(entry, task, settlement, task_type, now)
 
 
 def _snoozed_too_often(entry: Entry, task: Task, settlement: Settlement, task_type: TaskType, now: Instant) -> Step:
     error = f"Snoozed {MAX_SNOOZES} times in a row without running."
-    failed = replace(settlement, event=Event.RETRY, reason="error", error=error, after_ms=None)
+    failed = replace(settlement, transition=Transition.RETRY, reason="error", error=error, after_ms=None)
     step = _leave(entry, task, failed, task_type, now)
     assert step.task is not None
     # Whoever lost the reply repeats the snooze, and must find it.
-    return replace(step, task=replace(step.task, last_outcome=Event.SNOOZE))
+    return replace(step, task=replace(step.task, last_outcome=Transition.SNOOZE))
 
 
 def _lost_or_late(task: Task | None, settlement: Settlement) -> Answer:
     if task is None or task.last_token != settlement.token:
         return Answer.STALE
-    return Answer.ALREADY if task.last_outcome is settlement.event else Answer.STALE
+    return Answer.ALREADY if task.last_outcome is settlement.transition else Answer.STALE
 
 
 def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = False) -> Step:
@@ -393,7 +393,7 @@ def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = Fa
     either, the claim's answer was stuck on its way and the run never began: it is released, and nobody is to blame.
     """
     task = entry.task
-    if task is None or goes_to(Event.REAP, task) is None or task.lease_until is None or task.lease_until > now:
+    if task is None or goes_to(Transition.REAP, task) is None or task.lease_until is None or task.lease_until > now:
         return _refuse(entry)
     if is_alive and not task.renewed:
         return _leave(entry, task, _never_begun(task), task_type, now)
@@ -401,7 +401,7 @@ def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = Fa
         task_type=task.task_type,
         key=task.key,
         token=task.token,
-        event=Event.REAP,
+        transition=Transition.REAP,
         duration_ms=max(0, now - (task.claimed_at or now)),
         reason="lost",
         error=f"The instance {task.instance} stopped renewing its lease.",
@@ -411,33 +411,35 @@ def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = Fa
 
 def _never_begun(task: Task) -> Settlement:
     error = f"The instance {task.instance} claimed it and did not begin in time."
-    return Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, error=error)
+    return Settlement(
+        task_type=task.task_type, key=task.key, token=task.token, transition=Transition.RELEASE, error=error
+    )
 
 
 # --- leaving `running` ----------------------------------------------------------------------------------------------
 
 _RUN_STATUS = {
-    Event.COMPLETE: RunStatus.SUCCESS,
-    Event.DISCARD: RunStatus.SKIPPED,
-    Event.RETRY: RunStatus.ERROR,
-    Event.FAIL: RunStatus.ERROR,
-    Event.SNOOZE: RunStatus.SKIPPED,
-    Event.RELEASE: RunStatus.SKIPPED,
-    Event.REAP: RunStatus.LOST,
+    Transition.COMPLETE: RunStatus.SUCCESS,
+    Transition.DISCARD: RunStatus.SKIPPED,
+    Transition.RETRY: RunStatus.ERROR,
+    Transition.FAIL: RunStatus.ERROR,
+    Transition.SNOOZE: RunStatus.SKIPPED,
+    Transition.RELEASE: RunStatus.SKIPPED,
+    Transition.REAP: RunStatus.LOST,
 }
-_DEFAULT_REASON = {Event.DISCARD: "discarded", Event.SNOOZE: "snoozed", Event.RELEASE: "released"}
+_DEFAULT_REASON = {Transition.DISCARD: "discarded", Transition.SNOOZE: "snoozed", Transition.RELEASE: "released"}
 
 
 def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, now: Instant) -> Step:
     """The five questions of the essay above, in their order."""
     counted = _count(task, settled, now)
     retry_at = _retry_at(counted, settled, task_type, now)
-    failed = settled.event in (Event.RETRY, Event.FAIL, Event.REAP)
+    failed = settled.transition in (Transition.RETRY, Transition.FAIL, Transition.REAP)
     if failed and retry_at is None and counted.crashes >= MAX_CRASHES:
         counted = replace(counted, reason="poison")
     run = _run_of(task, settled, counted.reason, now)
     if task.want is Want.CANCEL:
-        completed = settled.event is Event.COMPLETE
+        completed = settled.transition is Transition.COMPLETE
         past = _remember(entry.past, settled, task_type, now, ended=completed)
         # The series lives as long as its last run: whatever passed until then has its row.
         runs = (run, *_unclaimed(task, "cancelled", now))
@@ -445,7 +447,7 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
     if retry_at is not None:
         return Step(Answer.OK, _wait_again(counted, retry_at, now), entry.past, (run,))
     past = _remember(entry.past, settled, task_type, now, ended=True)
-    completed = settled.event is Event.COMPLETE
+    completed = settled.transition is Transition.COMPLETE
     following, passed = _next_in_series(counted, now)
     if following is not None:
         return Step(Answer.OK, following, past, (run, *passed), completed)
@@ -457,7 +459,7 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
 
 def _count(task: Task, settled: Settlement, now: Instant) -> Task:
     """The task with its lease given up and the run counted where it counts."""
-    event = settled.event
+    transition = settled.transition
     return replace(
         task,
         token=0,
@@ -467,12 +469,12 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
         renewed=False,
         extended=False,
         last_token=task.token,
-        last_outcome=event,
-        errors=task.errors + (event in (Event.RETRY, Event.FAIL)),
-        crashes=task.crashes + (event is Event.REAP),
-        snoozes=task.snoozes + 1 if event is Event.SNOOZE else 0,
-        attempt=task.attempt - (event in (Event.SNOOZE, Event.RELEASE)),
-        reason=settled.reason or _DEFAULT_REASON.get(event),
+        last_outcome=transition,
+        errors=task.errors + (transition in (Transition.RETRY, Transition.FAIL)),
+        crashes=task.crashes + (transition is Transition.REAP),
+        snoozes=task.snoozes + 1 if transition is Transition.SNOOZE else 0,
+        attempt=task.attempt - (transition in (Transition.SNOOZE, Transition.RELEASE)),
+        reason=settled.reason or _DEFAULT_REASON.get(transition),
         error=settled.error,
         result=settled.result,
         updated_at=now,
@@ -481,14 +483,14 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
 
 def _retry_at(counted: Task, settled: Settlement, task_type: TaskType, now: Instant) -> Instant | None:
     """When the same work is tried again, or None if it is not."""
-    match settled.event:
-        case Event.RELEASE:
+    match settled.transition:
+        case Transition.RELEASE:
             return _its_place(counted, now)
-        case Event.SNOOZE:
+        case Transition.SNOOZE:
             return now + (settled.after_ms or 0)
-        case Event.REAP if counted.crashes < MAX_CRASHES:
+        case Transition.REAP if counted.crashes < MAX_CRASHES:
             return _its_place(counted, now)
-        case Event.RETRY if counted.errors <= task_type.max_retries:
+        case Transition.RETRY if counted.errors <= task_type.max_retries:
             if settled.after_ms is not None:
                 return now + settled.after_ms
             return now + back_off(task_type.retry, counted.errors, settled.chance)
@@ -586,13 +588,13 @@ def _finish(task: Task, status: TaskStatus, task_type: TaskType, now: Instant) -
 
 def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant, *, ended: bool) -> Past:
     """Success and failure both start the cooldown; a task that ended failed counts against the breaker."""
-    if not ended or settled.event in (Event.SNOOZE, Event.RELEASE):
+    if not ended or settled.transition in (Transition.SNOOZE, Transition.RELEASE):
         return past
     kept_ms = max(DAY, 2 * task_type.interval_ms)
     remembered = replace(past, last_exec_at=now, forget_at=max(now + kept_ms, past.forget_at or 0))
-    if settled.event is Event.COMPLETE:
+    if settled.transition is Transition.COMPLETE:
         return replace(remembered, fail_count=0, fail_until=None)
-    if settled.event is Event.DISCARD:
+    if settled.transition is Transition.DISCARD:
         return remembered
     blocked_ms = max(task_type.max_retries * task_type.interval_ms * 2, DAY)
     # The count outlives the block by as much again: the one task that is let through must find it.
@@ -606,7 +608,7 @@ def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant
 def pause(entry: Entry, now: Instant) -> Step:
     """pending -> paused; running: paused when the run ends."""
     task = entry.task
-    target = goes_to(Event.PAUSE, task)
+    target = goes_to(Transition.PAUSE, task)
     if task is None or target is None:
         return _refuse(entry)
     if target is _SAME:
@@ -622,7 +624,7 @@ def pause(entry: Entry, now: Instant) -> Step:
 def resume(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     """paused -> pending, at a fire that lies ahead; running: the wish to pause is taken back."""
     task = entry.task
-    target = goes_to(Event.RESUME, task)
+    target = goes_to(Transition.RESUME, task)
     if task is None or target is None:
         return _refuse(entry)
     if target is _SAME:
@@ -642,7 +644,7 @@ def resume(entry: Entry, task_type: TaskType, now: Instant) -> Step:
 def cancel(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     """pending, paused -> cancelled; running: the handler is told to stop, and the run's end cancels it."""
     task = entry.task
-    target = goes_to(Event.CANCEL, task)
+    target = goes_to(Transition.CANCEL, task)
     if task is None or target is None:
         return _refuse(entry)
     if target is _SAME:
@@ -654,7 +656,7 @@ def cancel(entry: Entry, task_type: TaskType, now: Instant) -> Step:
 def run_now(entry: Entry, now: Instant) -> Step:
     """pending, paused, completed, failed -> pending, due now. Never shifts the series; a paused one is paused again."""
     task = entry.task
-    if task is None or goes_to(Event.RUN_NOW, task) is None:
+    if task is None or goes_to(Transition.RUN_NOW, task) is None:
         return _refuse(entry)
     due = replace(task, status=_PENDING, scheduled_at=now, parked=False, updated_at=now)
     if task.status is _PAUSED:
@@ -669,7 +671,7 @@ def run_now(entry: Entry, now: Instant) -> Step:
 def redrive(entry: Entry, now: Instant) -> Step:
     """failed -> pending, due now, with fresh counts; the breaker is closed, since a person has looked."""
     task = entry.task
-    if task is None or goes_to(Event.REDRIVE, task) is None:
+    if task is None or goes_to(Transition.REDRIVE, task) is None:
         return _refuse(entry)
     due = _revived(replace(task, status=_PENDING, scheduled_at=now, updated_at=now))
     if task.is_recurring:
@@ -678,7 +680,7 @@ def redrive(entry: Entry, now: Instant) -> Step:
 
 
 def forgive(entry: Entry) -> Step:
-    """No event of the table: an operator closes the breaker of an identity, whatever its task does."""
+    """No transition of the table: an operator closes the breaker of an identity, whatever its task does."""
     return Step(Answer.OK, entry.task, replace(entry.past, fail_count=0, fail_until=None))
 
 
@@ -690,7 +692,7 @@ def _revived(task: Task) -> Task:
 def end(entry: Entry, task_type: TaskType, now: Instant) -> Step:
     """pending, paused -> completed: `expires_at` or `max_runs` was reached."""
     task = entry.task
-    if task is None or goes_to(Event.END, task) is None:
+    if task is None or goes_to(Transition.END, task) is None:
         return _refuse(entry)
     ended = replace(_finish(task, _COMPLETED, task_type, now), reason="expired")
     return Step(Answer.OK, ended, entry.past, _unclaimed(task, "expired", now))
@@ -698,7 +700,7 @@ def end(entry: Entry, task_type: TaskType, now: Instant) -> Step:
 
 def purge(entry: Entry) -> Step:
     """completed, failed, cancelled -> absent. The past is forgotten later, in its own time."""
-    if goes_to(Event.PURGE, entry.task) is None:
+    if goes_to(Transition.PURGE, entry.task) is None:
         return _refuse(entry)
     return Step(Answer.OK, None, entry.past)
 
@@ -706,7 +708,7 @@ def purge(entry: Entry) -> Step:
 def erase(entry: Entry, now: Instant) -> Step:
     """Whatever does not run -> absent, and its past is forgotten; running: told to stop, to be erased when it has."""
     task = entry.task
-    target = goes_to(Event.ERASE, task)
+    target = goes_to(Transition.ERASE, task)
     if task is None or target is None:
         return _refuse(entry)
     if target is _SAME:
@@ -715,7 +717,7 @@ def erase(entry: Entry, now: Instant) -> Step:
 
 
 def forget_past(entry: Entry) -> Step:
-    """No event of the table: what was before its task, if it has one, is not known any more."""
+    """No transition of the table: what was before its task, if it has one, is not known any more."""
     return Step(Answer.OK, entry.task, NO_PAST)
 
 
@@ -821,7 +823,7 @@ def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -
         task_type=task.task_type,
         key=task.key,
         user_id=task.user_id,
-        status=_RUN_STATUS[settled.event],
+        status=_RUN_STATUS[settled.transition],
         trigger_mode="manual" if task.manual else task.trigger_mode,
         fire_at=None if task.manual else task.fire_at,
         started_at=started_at,

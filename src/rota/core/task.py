@@ -21,7 +21,6 @@ __all__ = [
     "Activity",
     "Change",
     "Entry",
-    "Event",
     "Identity",
     "Lease",
     "NewTask",
@@ -32,6 +31,7 @@ __all__ = [
     "Settlement",
     "Task",
     "TaskStatus",
+    "Transition",
     "Want",
     "policy_of",
 ]
@@ -64,7 +64,7 @@ class Want(StrEnum):
     CANCEL = "cancel"
 
 
-class Event(StrEnum):
+class Transition(StrEnum):
     """Everything that can happen to a task. The same word names the store's verb."""
 
     SCHEDULE = "schedule"
@@ -165,7 +165,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     extended: bool = False
     """Whether its lease was prolonged because nobody had swept, and nobody has renewed it since."""
     last_token: int = 0
-    last_outcome: Event | None = None
+    last_outcome: Transition | None = None
 
     attempt: int = 0
     errors: int = 0
@@ -347,7 +347,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task_type: str
     key: str
     token: int
-    event: Event
+    transition: Transition
     duration_ms: Millis = 0
     reason: str | None = None
     error: str | None = None

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from rota.access import Role
 from rota.clock import parse_duration
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.forms import Form, read_identity
 from rota.dashboard.pages import agents, dead_letters, system
@@ -26,27 +26,27 @@ __all__ = ["ACTS"]
 A_YEAR: Final = 365 * 86_400
 
 _DONE: Final = {
-    Event.PAUSE: "paused",
-    Event.RESUME: "resumed",
-    Event.CANCEL: "cancelled",
-    Event.RUN_NOW: "made due now",
-    Event.REDRIVE: "redriven",
-    Event.PURGE: "purged",
+    Transition.PAUSE: "paused",
+    Transition.RESUME: "resumed",
+    Transition.CANCEL: "cancelled",
+    Transition.RUN_NOW: "made due now",
+    Transition.REDRIVE: "redriven",
+    Transition.PURGE: "purged",
 }
 
 
 async def _task(view: View, form: Form) -> Response:
-    event = choice(Event, form.need("event"), "event")
+    transition = choice(Transition, form.need("event"), "event")
     identity = form.identity
     name = f"{identity.task_type}/{shown_key(identity.key)}"
     try:
-        await view.operator.ask(event, identity)
+        await view.operator.ask(transition, identity)
     except IllegalTransition as refused:
         # Somebody was faster, or it has run meanwhile: no error, but worth a sentence.
         return view.back(str(refused), _origin(view, form))
-    gone = event is Event.PURGE
+    gone = transition is Transition.PURGE
     to = view.url("/tasks") if gone and view.task_url(*identity) in _origin(view, form) else _origin(view, form)
-    return view.back(f"{name} {_DONE.get(event, event.value)}.", to)
+    return view.back(f"{name} {_DONE.get(transition, transition.value)}.", to)
 
 
 async def _reset(view: View, form: Form) -> Response:
@@ -60,19 +60,19 @@ async def _reset(view: View, form: Form) -> Response:
 
 async def _bulk(view: View, form: Form) -> Response:
     """Without a count that somebody has agreed to, ask; with one, act only if it is still right."""
-    event = choice(Event, form.need("event"), "event")
+    transition = choice(Transition, form.need("event"), "event")
     meant = await _meant(view, form)
     expected = form.get("expected")
     if meant == []:
         return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
-    counted = await view.operator.confirm(event, meant, None if expected is None else _whole(expected, "expected"))
+    counted = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
     if expected is None:
-        return await _ask_first(view, form, event, meant, counted)
+        return await _ask_first(view, form, transition, meant, counted)
     if isinstance(meant, TaskQuery):
-        done = await view.operator.ask_all(event, meant, agreed=counted)
+        done = await view.operator.ask_all(transition, meant, agreed=counted)
     else:
-        done = await view.operator.ask_these(event, meant)
-    return view.back(_sentence(event, done), _origin(view, form))
+        done = await view.operator.ask_these(transition, meant)
+    return view.back(_sentence(transition, done), _origin(view, form))
 
 
 async def _meant(view: View, form: Form) -> TaskQuery | list[Identity]:
@@ -86,36 +86,36 @@ async def _meant(view: View, form: Form) -> TaskQuery | list[Identity]:
 
 
 async def _ask_first(
-    view: View, form: Form, event: Event, meant: TaskQuery | list[Identity], counted: Counted
+    view: View, form: Form, transition: Transition, meant: TaskQuery | list[Identity], counted: Counted
 ) -> Response:
     """The question, with the command that does exactly what the button does."""
     left = 0
     if isinstance(meant, TaskQuery):
-        command, curl = actions.bulk_command(event, meant), actions.bulk_call(view.origin, event, meant)
+        command, curl = actions.bulk_command(transition, meant), actions.bulk_call(view.origin, transition, meant)
     else:
-        command, curl = actions.named_command(event, meant), actions.named_call(view.origin, event, meant)
+        command, curl = actions.named_command(transition, meant), actions.named_call(view.origin, transition, meant)
         found = await (await view.store()).get(meant)
-        left = sum(task is None or event not in actions.offered(task) for task in found)
+        left = sum(task is None or transition not in actions.offered(task) for task in found)
         if left == len(meant):
-            fate = _DONE.get(event, event.value)
+            fate = _DONE.get(transition, transition.value)
             return view.back(f"None of the chosen tasks can be {fate}, by their state.", _origin(view, form))
     values = {
         "form": form,
-        "event": event,
-        "verb": event.value.replace("_", " "),
+        "event": transition,
+        "verb": transition.value.replace("_", " "),
         "counted": counted,
         "left": left,
         "command": command,
         "curl": curl,
-        "danger": event in actions.DANGEROUS,
+        "danger": transition in actions.DANGEROUS,
         "back": _origin(view, form),
     }
     return view.site.render(view, Page("confirm.html", "Are you sure?", values))
 
 
-def _sentence(event: Event, done: Done) -> str:
+def _sentence(transition: Transition, done: Done) -> str:
     left = f" {words.count(done.refused, 'task')} could not be, by their state." if done.refused else ""
-    return f"{words.count(done.changed, 'task')} {_DONE.get(event, event.value)}.{left}"
+    return f"{words.count(done.changed, 'task')} {_DONE.get(transition, transition.value)}.{left}"
 
 
 def _query(form: Form) -> TaskQuery:

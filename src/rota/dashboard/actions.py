@@ -13,7 +13,7 @@ from typing import Final
 
 from rota.api.paths import quote_key
 from rota.core.lifecycle import TABLE, goes_to
-from rota.core.task import Event, Identity, Task, TaskStatus, Want
+from rota.core.task import Identity, Task, TaskStatus, Transition, Want
 from rota.dashboard.forms import written
 from rota.keys import GLOBAL_KEY
 from rota.stores.base import TaskQuery, TypeRecord
@@ -35,19 +35,19 @@ __all__ = [
     "typed",
 ]
 
-_LABELS: Final[Mapping[Event, str]] = {
-    Event.RUN_NOW: "Run now",
-    Event.REDRIVE: "Redrive",
-    Event.RESUME: "Resume",
-    Event.PAUSE: "Pause",
-    Event.CANCEL: "Cancel",
-    Event.PURGE: "Purge",
+_LABELS: Final[Mapping[Transition, str]] = {
+    Transition.RUN_NOW: "Run now",
+    Transition.REDRIVE: "Redrive",
+    Transition.RESUME: "Resume",
+    Transition.PAUSE: "Pause",
+    Transition.CANCEL: "Cancel",
+    Transition.PURGE: "Purge",
 }
-_QUESTIONS: Final[Mapping[Event, str]] = {
-    Event.CANCEL: "Cancel {}? It ends; a running handler is told to stop.",
-    Event.PURGE: "Purge {}? It is removed for good.",
+_QUESTIONS: Final[Mapping[Transition, str]] = {
+    Transition.CANCEL: "Cancel {}? It ends; a running handler is told to stop.",
+    Transition.PURGE: "Purge {}? It is removed for good.",
 }
-DANGEROUS: Final = frozenset({Event.CANCEL, Event.PURGE})
+DANGEROUS: Final = frozenset({Transition.CANCEL, Transition.PURGE})
 """What nobody can undo: it looks different wherever it is offered."""
 
 
@@ -81,68 +81,74 @@ def call(method: str, url: str, body: str | None = None) -> str:
 
 def of_task(task: Task) -> list[Action]:
     """What can be done to this task as it stands."""
-    return [_on_task(event, task) for event in offered(task)]
+    return [_on_task(transition, task) for transition in offered(task)]
 
 
-def offered(task: Task) -> list[Event]:
+def offered(task: Task) -> list[Transition]:
     """The events that can apply to this task as it stands."""
-    return [event for event in _LABELS if _is_offered(event, task)]
+    return [transition for transition in _LABELS if _is_offered(transition, task)]
 
 
-def applies_to(event: Event, status: TaskStatus | None) -> bool:
-    """Whether an event can apply to tasks of a state; of any state, if none is named."""
-    return status is None or (status in TABLE[event] and not (event is Event.RUN_NOW and status is TaskStatus.FAILED))
+def applies_to(transition: Transition, status: TaskStatus | None) -> bool:
+    """Whether a transition can apply to tasks of a state; of any state, if none is named."""
+    return status is None or (
+        status in TABLE[transition] and not (transition is Transition.RUN_NOW and status is TaskStatus.FAILED)
+    )
 
 
 def of_schedule(task: Task) -> list[Action]:
     """The same for a schedule, by the schedule's commands."""
-    offered = (Event.RUN_NOW, Event.RESUME, Event.PAUSE, Event.CANCEL)
-    return [_on_schedule(event, task) for event in offered if _is_offered(event, task)]
+    offered = (Transition.RUN_NOW, Transition.RESUME, Transition.PAUSE, Transition.CANCEL)
+    return [_on_schedule(transition, task) for transition in offered if _is_offered(transition, task)]
 
 
-def _is_offered(event: Event, task: Task) -> bool:
-    if goes_to(event, task) is None:
+def _is_offered(transition: Transition, task: Task) -> bool:
+    if goes_to(transition, task) is None:
         return False
-    if event is Event.RUN_NOW:
+    if transition is Transition.RUN_NOW:
         # A failed task is redriven: that gives it fresh counts too.
         return task.status is not TaskStatus.FAILED
     if task.status is TaskStatus.RUNNING:
-        wanted = {Event.PAUSE: Want.NONE, Event.RESUME: Want.PAUSE}
-        return task.want is wanted.get(event, task.want) and not (event is Event.CANCEL and task.want is Want.CANCEL)
+        wanted = {Transition.PAUSE: Want.NONE, Transition.RESUME: Want.PAUSE}
+        return task.want is wanted.get(transition, task.want) and not (
+            transition is Transition.CANCEL and task.want is Want.CANCEL
+        )
     return True
 
 
-def _on_task(event: Event, task: Task) -> Action:
+def _on_task(transition: Transition, task: Task) -> Action:
     name = f"{task.task_type}/{task.key}"
-    group = "dlq" if task.status is TaskStatus.FAILED and event in (Event.REDRIVE, Event.PURGE) else "task"
+    group = (
+        "dlq" if task.status is TaskStatus.FAILED and transition in (Transition.REDRIVE, Transition.PURGE) else "task"
+    )
     target = [name] if group == "dlq" else [task.task_type, *([] if task.key == GLOBAL_KEY else [task.key])]
     return Action(
-        label=_LABELS[event],
+        label=_LABELS[transition],
         path="/act/task",
-        fields=(("event", event.value), ("task", written(task.identity))),
-        command=shlex.join(["rota", group, _word(event), *target]),
+        fields=(("event", transition.value), ("task", written(task.identity))),
+        command=shlex.join(["rota", group, _word(transition), *target]),
         method="POST",
-        url=f"/api/tasks/{task.task_type}/{quote_key(task.key)}/{_word(event)}",
-        question=_QUESTIONS[event].format(name) if event in _QUESTIONS else None,
-        danger=event in DANGEROUS,
+        url=f"/api/tasks/{task.task_type}/{quote_key(task.key)}/{_word(transition)}",
+        question=_QUESTIONS[transition].format(name) if transition in _QUESTIONS else None,
+        danger=transition in DANGEROUS,
     )
 
 
-def _on_schedule(event: Event, task: Task) -> Action:
+def _on_schedule(transition: Transition, task: Task) -> Action:
     return Action(
-        label=_LABELS[event],
+        label=_LABELS[transition],
         path="/act/schedule",
-        fields=(("event", event.value), ("task", written(task.identity))),
-        command=shlex.join(["rota", "schedule", _word(event), task.task_type, task.key]),
+        fields=(("event", transition.value), ("task", written(task.identity))),
+        command=shlex.join(["rota", "schedule", _word(transition), task.task_type, task.key]),
         method="POST",
-        url=f"/api/schedules/{task.task_type}/{quote_key(task.key)}/{_word(event)}",
-        question=f"Cancel the schedule {task.key}? It fires no more." if event is Event.CANCEL else None,
-        danger=event is Event.CANCEL,
+        url=f"/api/schedules/{task.task_type}/{quote_key(task.key)}/{_word(transition)}",
+        question=f"Cancel the schedule {task.key}? It fires no more." if transition is Transition.CANCEL else None,
+        danger=transition is Transition.CANCEL,
     )
 
 
-def _word(event: Event) -> str:
-    return event.value.replace("_", "-")
+def _word(transition: Transition) -> str:
+    return transition.value.replace("_", "-")
 
 
 def of_type(record: TypeRecord) -> list[Action]:
@@ -203,22 +209,22 @@ def typed(identity: Identity) -> str:
     return shlex.quote(f"{identity.task_type}/{identity.key}")
 
 
-def named_command(event: Event, identities: Sequence[Identity]) -> str:
+def named_command(transition: Transition, identities: Sequence[Identity]) -> str:
     """The command that does the same to these tasks and no others."""
-    return " ".join(["rota", "task", _word(event), *map(typed, identities)])
+    return " ".join(["rota", "task", _word(transition), *map(typed, identities)])
 
 
-def named_call(origin: str, event: Event, identities: Sequence[Identity]) -> str:
+def named_call(origin: str, transition: Transition, identities: Sequence[Identity]) -> str:
     """The same over HTTP."""
     named = [{"type": identity.task_type, "key": identity.key} for identity in identities]
-    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(event), "identities": named}))
+    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(transition), "identities": named}))
 
 
-def bulk_command(event: Event, query: TaskQuery) -> str:
+def bulk_command(transition: Transition, query: TaskQuery) -> str:
     """The command that does the same to everything that matches."""
-    words = ["rota", "task", _word(event), "--all"]
+    words = ["rota", "task", _word(transition), "--all"]
     without = query.without
-    if event is Event.RESUME and query.status is None is without:
+    if transition is Transition.RESUME and query.status is None is without:
         # Alone it would mean those that are paused, and not those that would be when their run ends.
         without = TaskStatus.COMPLETED
     for option, value in (
@@ -234,7 +240,7 @@ def bulk_command(event: Event, query: TaskQuery) -> str:
     return shlex.join([*words, "--schedules"] if query.schedules else words)
 
 
-def bulk_call(origin: str, event: Event, query: TaskQuery) -> str:
+def bulk_call(origin: str, transition: Transition, query: TaskQuery) -> str:
     """The same over HTTP."""
     given = {
         "type": query.task_type,
@@ -247,4 +253,4 @@ def bulk_call(origin: str, event: Event, query: TaskQuery) -> str:
     selection: dict[str, object] = {name: str(value) for name, value in given.items() if value is not None}
     if query.schedules:
         selection["schedules"] = True
-    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(event), "query": selection}))
+    return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(transition), "query": selection}))

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 
 from rota.clock import SECOND, Clock, Millis
 from rota.core.outcome import Answer, Reply
-from rota.core.task import Event, Identity, Settlement, Task
+from rota.core.task import Identity, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
@@ -52,11 +52,11 @@ __all__ = ["GRACE_SECONDS", "Executor", "Settled"]
 GRACE_SECONDS = 5.0
 """How long a handler that was told to stop has to clean up, before it is given up on."""
 
-Settled = Callable[[Task, Event, bool], None]
+Settled = Callable[[Task, Transition, bool], None]
 """Told about every run that has ended: its task, how, and whether the store took it."""
 
-_RELEASED = Verdict(Event.RELEASE)
-_FAILURES = frozenset({Event.RETRY, Event.FAIL})
+_RELEASED = Verdict(Transition.RELEASE)
+_FAILURES = frozenset({Transition.RETRY, Transition.FAIL})
 _UNWRITABLE = (ValueError, TypeError)
 """They say that a text cannot be kept (`InvalidInput` is a ValueError): how the run ended can be, without its texts."""
 _NO_TYPE = TaskType(name="unknown")
@@ -122,7 +122,9 @@ class Executor:
         running = Running(task, None, 0, held_since)
         self.running.add(running)
         self.per_type[task.task_type] += 1
-        running.job = asyncio.get_running_loop().create_task(self._finish(running, Verdict(Event.RELEASE, error=why)))
+        running.job = asyncio.get_running_loop().create_task(
+            self._finish(running, Verdict(Transition.RELEASE, error=why))
+        )
 
     def stop_run(self, running: Running, cause: Cause) -> None:
         """Tell one run to stop; on the event loop's own thread."""
@@ -275,7 +277,7 @@ class Executor:
         self._closed_one.set()
         for observer in self.observers:
             observer.run_ended(running, verdict, landed)
-        self.on_settled(running.task, Event.RELEASE if verdict is None else verdict.event, landed)
+        self.on_settled(running.task, Transition.RELEASE if verdict is None else verdict.transition, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:
         """Write the end of the run, for as long as it takes: the token keeps a late one harmless, and only a stale one
@@ -316,7 +318,7 @@ class Executor:
             task_type=task.task_type,
             key=task.key,
             token=task.token,
-            event=verdict.event,
+            transition=verdict.transition,
             duration_ms=running.took_ms,
             reason=verdict.reason,
             error=verdict.error,
@@ -331,7 +333,7 @@ class Executor:
             for observer in self.observers:
                 observer.write_refused(running.task)
             return False
-        if settlement.event in _FAILURES:
+        if settlement.transition in _FAILURES:
             self._log_settled(self._log.warning, "run failed", running, settlement, reply.task)
         elif self._is_verbose:
             self._log_settled(self._log.debug, "settle", running, settlement, reply.task)
@@ -344,13 +346,13 @@ class Executor:
         self._log.warning("lease lost", task_type=task.task_type, key=task.key, token=task.token, reason="lost")
 
     def _log_settled(
-        self, write: Callable[..., object], event: str, running: Running, settlement: Settlement, then: Task | None
+        self, write: Callable[..., object], message: str, running: Running, settlement: Settlement, then: Task | None
     ) -> None:
         known: dict[str, object] = {
             "task_type": settlement.task_type,
             "key": settlement.key,
             "token": settlement.token,
-            "outcome": settlement.event.value,
+            "outcome": settlement.transition.value,
             # What was asked for is not what came of it: a retry with none left is a dead letter.
             **({} if then is None else {"status": then.status.value}),
             "reason": settlement.reason,
@@ -358,19 +360,19 @@ class Executor:
             "duration_ms": settlement.duration_ms,
         }
         if running.error is None or isinstance(running.error, Signal):
-            write(event, **known)
+            write(message, **known)
             return
         try:
-            write(event, **known, exc_info=running.error)
+            write(message, **known, exc_info=running.error)
         except BaseException:  # an application's own log may stumble over an exception that cannot be shown
-            write(event, **known)
+            write(message, **known)
 
 
 def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
     """What a handler's answer is worth that came after it was told to stop; None if it is worth nothing."""
     if verdict is None or cause in (Cause.TIMEOUT, Cause.LOST):
         return None
-    return verdict if verdict.event is Event.COMPLETE and verdict.is_explicit else None
+    return verdict if verdict.transition is Transition.COMPLETE and verdict.is_explicit else None
 
 
 def _is_closed_from_outside(running: Running, error: BaseException) -> bool:
@@ -389,7 +391,7 @@ def _disarm(running: Running) -> None:
         running.timer = None
 
 
-def _ignore(task: Task, event: Event, landed: bool) -> None:
+def _ignore(task: Task, transition: Transition, landed: bool) -> None:
     """Nobody wants to know."""
 
 

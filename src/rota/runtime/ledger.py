@@ -14,17 +14,17 @@ from typing import Final
 from rota.clock import Instant, Millis
 from rota.core.history import BOUNDS_MS, Slice, Span, bounded_reason
 from rota.core.outcome import TouchOutcome
-from rota.core.task import Event, Task
+from rota.core.task import Task, Transition
 from rota.runtime.running import Running
 from rota.runtime.verdict import Cause, Verdict
 
 __all__ = ["Book", "Ledger"]
 
-_NO_END: Final = {Event.RELEASE: "released", Event.SNOOZE: "snoozed"}
+_NO_END: Final = {Transition.RELEASE: "released", Transition.SNOOZE: "snoozed"}
 """How a run can stop without having ended: the same work goes on later."""
 _TAKEN: Final = frozenset({Cause.LOST, Cause.FENCED})
 # Looking a member up in its enum, and hashing one, cost more than all the additions together.
-_COMPLETE: Final = Event.COMPLETE
+_COMPLETE: Final = Transition.COMPLETE
 
 
 class Book:
@@ -121,9 +121,9 @@ class Ledger:
         if verdict is None or not landed:
             return  # whoever has taken it over enters it
         reason: str | None = None
-        if verdict.event is not _COMPLETE:
-            if verdict.event in _NO_END:
-                self.passed.setdefault(task.task_type, Counter())[_NO_END[verdict.event]] += 1
+        if verdict.transition is not _COMPLETE:
+            if verdict.transition in _NO_END:
+                self.passed.setdefault(task.task_type, Counter())[_NO_END[verdict.transition]] += 1
                 return
             reason = bounded_reason(verdict.reason)
         book = self._new.get((task.task_type, task.trigger_mode)) or self._book(task)

@@ -19,7 +19,7 @@ import msgspec
 
 from rota.clock import Millis
 from rota.codec import warmed
-from rota.core.task import Event, Task
+from rota.core.task import Task, Transition
 from rota.runtime.handler import Handler, HandlerFunction
 from rota.runtime.verdict import Verdict
 
@@ -110,7 +110,7 @@ async def _converse(
 
 def _died(code: int) -> Verdict:
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    return Verdict(Event.RETRY, "error", f"The handler's process {how} before it answered. See its output.")
+    return Verdict(Transition.RETRY, "error", f"The handler's process {how} before it answered. See its output.")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from rota.clock import Millis, format_duration
 from rota.codec import to_json
-from rota.core.task import Event
+from rota.core.task import Transition
 from rota.runtime.signals import Discard, Retry, Signal, Snooze
 from rota.stores.base import MAX_TEXT
 
@@ -38,7 +38,7 @@ class Cause(StrEnum):
 class Verdict(msgspec.Struct, frozen=True):
     """What a settlement says beyond whose it is."""
 
-    event: Event
+    transition: Transition
     reason: str | None = None
     error: str | None = None
     result: str | None = None
@@ -47,9 +47,9 @@ class Verdict(msgspec.Struct, frozen=True):
     """False for a bare return, which a handler also makes when it was told to stop and left."""
 
 
-SUCCESS: Final = Verdict(Event.COMPLETE)
-_BARE: Final = Verdict(Event.COMPLETE, is_explicit=False)
-_FAILED: Final = Verdict(Event.RETRY, "error", "The handler returned False.")
+SUCCESS: Final = Verdict(Transition.COMPLETE)
+_BARE: Final = Verdict(Transition.COMPLETE, is_explicit=False)
+_FAILED: Final = Verdict(Transition.RETRY, "error", "The handler returned False.")
 _RETURNS = "Return True or None (done), False (failed), a text or dict (done, kept), or Retry, Snooze or Discard."
 
 
@@ -65,7 +65,7 @@ def of_value(value: object) -> Verdict:
         case Signal():
             return _of_signal(value)
         case str():
-            return Verdict(Event.COMPLETE, result=shortened(value))
+            return Verdict(Transition.COMPLETE, result=shortened(value))
         case dict():
             return _of_dict(value)  # pyright: ignore[reportUnknownArgumentType]  # any dict will do
         case _:
@@ -77,7 +77,7 @@ def of_error(error: BaseException) -> Verdict:
     try:
         return _of_signal(error) if isinstance(error, Signal) else _of_failure(error)
     except BaseException:  # a signal of the handler's own making may be as broken as the handler
-        return Verdict(Event.RETRY, "error", shortened(f"{type(error).__name__} (it cannot be read)"))
+        return Verdict(Transition.RETRY, "error", shortened(f"{type(error).__name__} (it cannot be read)"))
 
 
 def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
@@ -85,16 +85,20 @@ def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
     match cause:
         case Cause.TIMEOUT:
             limit = format_duration(timeout_ms)
-            return Verdict(Event.RETRY, "timeout", f"It ran longer than its timeout of {limit}. Raise it, or do less.")
+            return Verdict(
+                Transition.RETRY, "timeout", f"It ran longer than its timeout of {limit}. Raise it, or do less."
+            )
         case Cause.CANCELLED:
-            return Verdict(Event.DISCARD, "cancelled")
+            return Verdict(Transition.DISCARD, "cancelled")
         case Cause.SHUTDOWN:
-            return Verdict(Event.RELEASE)
+            return Verdict(Transition.RELEASE)
         case Cause.FENCED:
-            return Verdict(Event.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time.")
+            return Verdict(
+                Transition.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time."
+            )
         case Cause.LATE:
             return Verdict(
-                Event.RELEASE, "lost", "It was not begun: when it was its turn, its lease had nearly run out."
+                Transition.RELEASE, "lost", "It was not begun: when it was its turn, its lease had nearly run out."
             )
         case Cause.LOST:
             return None
@@ -110,22 +114,22 @@ def _of_signal(signal: Signal) -> Verdict:
     match signal:
         case Retry():
             reason = signal.reason if signal.reason in REASONS else "error"
-            return Verdict(Event.RETRY, reason, shortened(_described(signal)), after_ms=signal.after_ms)
+            return Verdict(Transition.RETRY, reason, shortened(_described(signal)), after_ms=signal.after_ms)
         case Snooze():
-            return Verdict(Event.SNOOZE, after_ms=signal.after_ms)
+            return Verdict(Transition.SNOOZE, after_ms=signal.after_ms)
         case Discard():
-            return Verdict(Event.DISCARD, "discarded", result=shortened(signal.reason))
+            return Verdict(Transition.DISCARD, "discarded", result=shortened(signal.reason))
         case _:
             return _of_failure(signal)
 
 
 def _of_failure(error: BaseException) -> Verdict:
-    return Verdict(Event.RETRY, "error", shortened(_described(error)))
+    return Verdict(Transition.RETRY, "error", shortened(_described(error)))
 
 
 def _of_dict(value: dict[object, object]) -> Verdict:
     try:
-        return Verdict(Event.COMPLETE, result=shortened(to_json(value).decode()))
+        return Verdict(Transition.COMPLETE, result=shortened(to_json(value).decode()))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         return _of_nonsense(value, f" as JSON ({error})")
 
@@ -134,9 +138,11 @@ def _of_nonsense(value: object, how: str = "") -> Verdict:
     """Nobody knows what it means, and trying again would return the same: a dead letter that says what to change."""
     if inspect.iscoroutine(value):
         value.close()
-        return Verdict(Event.FAIL, "error", "The handler returned a coroutine that nobody awaits. Declare it async.")
+        return Verdict(
+            Transition.FAIL, "error", "The handler returned a coroutine that nobody awaits. Declare it async."
+        )
     kind = type(value).__name__
-    return Verdict(Event.FAIL, "error", f"The handler returned a {kind} that is not understood{how}. {_RETURNS}")
+    return Verdict(Transition.FAIL, "error", f"The handler returned a {kind} that is not understood{how}. {_RETURNS}")
 
 
 def _described(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from rota.call_timeout import seconds_of
 from rota.clock import DAY, SECOND, Clock, Millis
-from rota.core.task import Event, Task
+from rota.core.task import Task, Transition
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
@@ -312,8 +312,8 @@ class Worker:
         swept = await self._sweeper.pass_once()
         return bool(handed or swept.reaped)
 
-    def _on_settled(self, task: Task, event: Event, landed: bool) -> None:
-        if landed and event is Event.COMPLETE:
+    def _on_settled(self, task: Task, transition: Transition, landed: bool) -> None:
+        if landed and transition is Transition.COMPLETE:
             self._pump.completed(task.task_type)
         self._dispatcher.wake()
         self._wake_idler.set()

@@ -1,4 +1,4 @@
-"""The store contract: one verb per event, batch-first, every step atomic.
+"""The store contract: one verb per transition, batch-first, every step atomic.
 
 A store keeps tasks, their past, the types and the run log, and its own clock rules (law 7). Lists go in, answers come
 back in the same order, one per item. `now` is None in production (the store's clock) and an instant in tests.
@@ -33,7 +33,6 @@ from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import (
     Activity,
     Change,
-    Event,
     Identity,
     NewTask,
     Past,
@@ -43,6 +42,7 @@ from rota.core.task import (
     Settlement,
     Task,
     TaskStatus,
+    Transition,
 )
 from rota.core.task_type import RateLimit, TaskType
 
@@ -464,36 +464,38 @@ class Store(ABC):
     # --- what people ask for ---
 
     @abstractmethod
-    async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+    async def ask(
+        self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
+    ) -> list[Reply]:
         """One of the operator's events on each task; the named verbs below are the way to call it."""
 
     async def pause(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending -> paused; running: when the run ends."""
-        return await self.ask(Event.PAUSE, identities, now=now)
+        return await self.ask(Transition.PAUSE, identities, now=now)
 
     async def resume(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """paused -> pending, at a fire that lies ahead; running: the wish to pause is taken back."""
-        return await self.ask(Event.RESUME, identities, now=now)
+        return await self.ask(Transition.RESUME, identities, now=now)
 
     async def cancel(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused -> cancelled; running: the handler is told within one renewal."""
-        return await self.ask(Event.CANCEL, identities, now=now)
+        return await self.ask(Transition.CANCEL, identities, now=now)
 
     async def run_now(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused, completed, failed -> pending, due now; the series is not shifted."""
-        return await self.ask(Event.RUN_NOW, identities, now=now)
+        return await self.ask(Transition.RUN_NOW, identities, now=now)
 
     async def redrive(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """failed -> pending, with fresh counts."""
-        return await self.ask(Event.REDRIVE, identities, now=now)
+        return await self.ask(Transition.REDRIVE, identities, now=now)
 
     async def end(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused -> completed."""
-        return await self.ask(Event.END, identities, now=now)
+        return await self.ask(Transition.END, identities, now=now)
 
     async def purge(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """completed, failed, cancelled -> absent."""
-        return await self.ask(Event.PURGE, identities, now=now)
+        return await self.ask(Transition.PURGE, identities, now=now)
 
     # --- duties ---
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, Settlement, policy_of
+from rota.core.task import Activity, Change, Identity, NewTask, Renewal, Settlement, Transition, policy_of
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
@@ -37,7 +37,9 @@ __all__ = [
     "trimmed",
 ]
 
-_SETTLING = frozenset({Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE})
+_SETTLING = frozenset(
+    {Transition.COMPLETE, Transition.DISCARD, Transition.RETRY, Transition.FAIL, Transition.SNOOZE, Transition.RELEASE}
+)
 
 
 def check_identity(identity: Identity) -> None:
@@ -90,9 +92,9 @@ def check_renewal(renewal: Renewal) -> None:
 
 def check_settlement(settlement: Settlement) -> None:
     check_identity(settlement.identity)
-    if settlement.event not in _SETTLING:
+    if settlement.transition not in _SETTLING:
         raise InvalidInput(
-            f"A run cannot be settled by {settlement.event!r}. Use one of: {', '.join(sorted(_SETTLING))}."
+            f"A run cannot be settled by {settlement.transition!r}. Use one of: {', '.join(sorted(_SETTLING))}."
         )
     for name in ("reason", "error", "result"):
         _check_text(name, getattr(settlement, name) or "")
@@ -185,7 +187,7 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def size_of(item: NewTask | Activity | Change | Settlement | tuple[Event, Identity]) -> int:
+def size_of(item: NewTask | Activity | Change | Settlement | tuple[Transition, Identity]) -> int:
     """Roughly how many bytes an item brings into its group."""
     if isinstance(item, NewTask | Change) and isinstance(item.payload, str):
         return 200 + len(item.payload)

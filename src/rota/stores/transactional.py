@@ -14,7 +14,7 @@ from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.core.history import Slice
 from rota.core.outcome import Reply, Scheduled, Touched
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task
+from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import InvalidInput, StoreUnavailable, UnknownTaskType
 from rota.stores import limits, users, verbs
@@ -43,7 +43,7 @@ __all__ = ["TransactionalStore", "unit_of_work"]
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Grouped = TypeVar("Grouped", bound=NewTask | Activity | Change | Settlement | tuple[Event, Identity])
+Grouped = TypeVar("Grouped", bound=NewTask | Activity | Change | Settlement | tuple[Transition, Identity])
 """What callers bring to a group."""
 
 _IDENTITIES, _RUNS = "known", "runs"
@@ -238,10 +238,12 @@ class TransactionalStore(Store):
         kept = [limits.trimmed(settlement) for settlement in settlements]
         return await self._submit(self._settles, verbs.settle, kept, now)
 
-    async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
+    async def ask(
+        self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
+    ) -> list[Reply]:
         for identity in identities:
             limits.check_identity(identity)
-        return await self._submit(self._asks, verbs.ask, [(event, identity) for identity in identities], now)
+        return await self._submit(self._asks, verbs.ask, [(transition, identity) for identity in identities], now)
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         await self._work(lambda work: verbs.reset_breaker(work, identities))

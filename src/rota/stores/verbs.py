@@ -25,7 +25,6 @@ from rota.core.task import (
     Activity,
     Change,
     Entry,
-    Event,
     Identity,
     Lease,
     NewTask,
@@ -33,6 +32,7 @@ from rota.core.task import (
     Settlement,
     Task,
     TaskStatus,
+    Transition,
 )
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import LimitExceeded
@@ -387,7 +387,9 @@ class _Allowance:
 def abandon(work: Work, instance: str, claim_id: str) -> list[Task]:
     tasks = work.adopt(work.transaction.claimed(instance, claim_id))
     released = [
-        Settlement(task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, reason="abandoned")
+        Settlement(
+            task_type=task.task_type, key=task.key, token=task.token, transition=Transition.RELEASE, reason="abandoned"
+        )
         for task in tasks
     ]
     return [reply.task for reply in settle(work, released) if reply.task is not None]
@@ -408,33 +410,33 @@ def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
 
 # --- what people ask for --------------------------------------------------------------------------------------------
 
-_ASKED: Mapping[Event, Callable[[Entry, TaskType, Instant], Step]] = {
-    Event.PAUSE: lambda entry, _, now: lifecycle.pause(entry, now),
-    Event.RESUME: lifecycle.resume,
-    Event.CANCEL: lifecycle.cancel,
-    Event.RUN_NOW: lambda entry, _, now: lifecycle.run_now(entry, now),
-    Event.REDRIVE: lambda entry, _, now: lifecycle.redrive(entry, now),
-    Event.END: lifecycle.end,
-    Event.PURGE: lambda entry, _, __: lifecycle.purge(entry),
-    Event.ERASE: lambda entry, _, now: lifecycle.erase(entry, now),
+_ASKED: Mapping[Transition, Callable[[Entry, TaskType, Instant], Step]] = {
+    Transition.PAUSE: lambda entry, _, now: lifecycle.pause(entry, now),
+    Transition.RESUME: lifecycle.resume,
+    Transition.CANCEL: lifecycle.cancel,
+    Transition.RUN_NOW: lambda entry, _, now: lifecycle.run_now(entry, now),
+    Transition.REDRIVE: lambda entry, _, now: lifecycle.redrive(entry, now),
+    Transition.END: lifecycle.end,
+    Transition.PURGE: lambda entry, _, __: lifecycle.purge(entry),
+    Transition.ERASE: lambda entry, _, now: lifecycle.erase(entry, now),
 }
 
 
-def ask(work: Work, requests: Sequence[tuple[Event, Identity]]) -> list[Reply]:
+def ask(work: Work, requests: Sequence[tuple[Transition, Identity]]) -> list[Reply]:
     work.load(identity for _, identity in requests)
     replies: list[Reply] = []
-    for event, identity in requests:
-        step = _ask(work, event, identity)
+    for transition, identity in requests:
+        step = _ask(work, transition, identity)
         work.apply(step, identity)
         replies.append(Reply(step.answer, step.task))
     return replies
 
 
-def _ask(work: Work, event: Event, identity: Identity) -> Step:
+def _ask(work: Work, transition: Transition, identity: Identity) -> Step:
     entry = work.entry(identity)
     if entry.task is None:
         return Step(Answer.UNKNOWN, None, entry.past)
-    return _ASKED[event](entry, work.type_of(identity.task_type), work.now)
+    return _ASKED[transition](entry, work.type_of(identity.task_type), work.now)
 
 
 def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
@@ -667,7 +669,11 @@ def _settled_down(work: Work, entry: Entry) -> Step:
     if task is None or task.status is not TaskStatus.RUNNING:
         return Step(Answer.OK, task, entry.past)
     release = Settlement(
-        task_type=task.task_type, key=task.key, token=task.token, event=Event.RELEASE, reason="moved to another store"
+        task_type=task.task_type,
+        key=task.key,
+        token=task.token,
+        transition=Transition.RELEASE,
+        reason="moved to another store",
     )
     return lifecycle.settle(entry, release, work.type_of(task.task_type), work.now)
 

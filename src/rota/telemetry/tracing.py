@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rota.app import Rota
 from rota.clock import Clock, Instant, SystemClock
-from rota.core.task import Event, Task
+from rota.core.task import Task, Transition
 from rota.errors import InvalidConfig, RotaError
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["trace", "trace_if_configured"]
 
 _NANOSECONDS: Final = 1_000_000
-_FAILURES: Final = frozenset({Event.RETRY, Event.FAIL})
+_FAILURES: Final = frozenset({Transition.RETRY, Transition.FAIL})
 
 
 def trace(app: Rota, provider: TracerProvider | None = None) -> None:
@@ -122,11 +122,11 @@ class _RunSpans:
         if verdict is None:
             span.set_attribute("rota.run.outcome", "lost")
         else:
-            span.set_attribute("rota.run.outcome", verdict.event.value)
+            span.set_attribute("rota.run.outcome", verdict.transition.value)
             if verdict.reason is not None:
                 span.set_attribute("rota.run.reason", verdict.reason)
             self._settled(span, landed, ended_at)
-        if verdict is None or verdict.event in _FAILURES:
+        if verdict is None or verdict.transition in _FAILURES:
             span.set_status(Status(StatusCode.ERROR, "lost" if verdict is None else verdict.reason))
         span.end(ended_at * _NANOSECONDS)
 

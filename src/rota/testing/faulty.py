@@ -22,7 +22,7 @@ from typing import TypeVar
 from rota.clock import Instant, Millis
 from rota.core.history import Slice, Span
 from rota.core.outcome import Reply, Scheduled, Touched
-from rota.core.task import Activity, Change, Event, Identity, NewTask, Renewal, RunRecord, Settlement, Task
+from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.stores.base import (
@@ -210,8 +210,10 @@ class FaultyStore(Store):
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         return await self._do("settle", lambda: self.store.settle(settlements, now=now))
 
-    async def ask(self, event: Event, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
-        return await self._do(event.value, lambda: self.store.ask(event, identities, now=now))
+    async def ask(
+        self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
+    ) -> list[Reply]:
+        return await self._do(transition.value, lambda: self.store.ask(transition, identities, now=now))
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._do("tick", lambda: self.store.tick(beat, now=now))

@@ -16,7 +16,7 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.routes.tasks import carry_out
 from rota.api.routing import routes_for
 from rota.api.service import Service
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput
 from rota.operator import Operator
 from rota.stores.base import TaskQuery
@@ -45,20 +45,20 @@ async def list_dead_letters(
 @acting.post("/dead-letters/redrive", operation_id="redrive_dead_letters", response_model=BulkAnswer)
 async def redrive_dead_letters(service: Viewing, operator: Acting, request: DeadLettersRequest) -> dict[str, object]:
     """Give dead letters another chance, with fresh counts."""
-    return await _carry_out(service, operator, Event.REDRIVE, request)
+    return await _carry_out(service, operator, Transition.REDRIVE, request)
 
 
 @acting.post("/dead-letters/purge", operation_id="purge_dead_letters", response_model=BulkAnswer)
 async def purge_dead_letters(service: Viewing, operator: Acting, request: DeadLettersRequest) -> dict[str, object]:
     """Remove dead letters now, before their retention ends."""
-    return await _carry_out(service, operator, Event.PURGE, request)
+    return await _carry_out(service, operator, Transition.PURGE, request)
 
 
 async def _carry_out(
-    service: Service, operator: Operator, event: Event, request: DeadLettersRequest
+    service: Service, operator: Operator, transition: Transition, request: DeadLettersRequest
 ) -> dict[str, object]:
     meant = await _meant(service, request)
-    return await carry_out(operator, event, meant, dry_run=request.dry_run, expected=request.expected)
+    return await carry_out(operator, transition, meant, dry_run=request.dry_run, expected=request.expected)
 
 
 async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | list[Identity]:

@@ -16,7 +16,7 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import UnknownTask
 from rota.triggers import Cron, decode_trigger, explain
 
@@ -104,9 +104,9 @@ def _unknown(task_type: str, schedule_id: str) -> UnknownTask:
     return UnknownTask(f"There is no schedule {task_type}/{schedule_id}. GET /api/schedules lists those there are.")
 
 
-def _offer(event: Event, words: str) -> None:
+def _offer(transition: Transition, words: str) -> None:
     """A route for one of the operator's events."""
-    word = event.value.replace("_", "-")
+    word = transition.value.replace("_", "-")
 
     async def act(
         service: Viewing,
@@ -115,7 +115,7 @@ def _offer(event: Event, words: str) -> None:
         id: KeyInPath,  # noqa: A002 - the word of the address
     ) -> dict[str, object]:
         await _found(service, type, id)
-        await operator.ask(event, Identity(type, id))
+        await operator.ask(transition, Identity(type, id))
         return (await _found(service, type, id)).to_dict()
 
     act.__doc__ = words
@@ -123,13 +123,13 @@ def _offer(event: Event, words: str) -> None:
         f"/schedules/{{type}}/{{id}}/{word}",
         act,
         methods=["POST"],
-        operation_id=f"{event.value}_schedule",
+        operation_id=f"{transition.value}_schedule",
         response_model=ScheduleModel,
         summary=f"{word} schedule".capitalize(),
     )
 
 
-_offer(Event.PAUSE, "Hold it back. The fires that pass meanwhile are skipped.")
-_offer(Event.RESUME, "Go on with the first fire that lies ahead.")
-_offer(Event.CANCEL, "End it. A PUT under its id starts it anew.")
-_offer(Event.RUN_NOW, "Run it once, now; its series is not shifted.")
+_offer(Transition.PAUSE, "Hold it back. The fires that pass meanwhile are skipped.")
+_offer(Transition.RESUME, "Go on with the first fire that lies ahead.")
+_offer(Transition.CANCEL, "End it. A PUT under its id starts it anew.")
+_offer(Transition.RUN_NOW, "Run it once, now; its series is not shifted.")

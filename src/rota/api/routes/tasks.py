@@ -27,7 +27,7 @@ from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.core.outcome import ScheduleOutcome
-from rota.core.task import Event, Identity, TaskStatus
+from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import shown_key
 from rota.operator import Operator
@@ -87,16 +87,16 @@ async def schedule_task(operator: Acting, request: TaskRequest, response: Respon
 
 @acting.post("/tasks/bulk", operation_id="change_tasks", response_model=BulkAnswer)
 async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest) -> dict[str, object]:
-    """One event on many tasks. `dry_run` counts; `expected` makes sure that what was confirmed is what happens."""
-    event = Event(request.event.replace("-", "_"))
+    """One transition on many tasks. `dry_run` counts; `expected` makes sure that what was confirmed is what happens."""
+    transition = Transition(request.event.replace("-", "_"))
     store = await service.app.store()
     if request.identities is not None:
         if request.query is not None:
             raise InvalidInput("Tasks were named and a query was given. Give one of them.")
         identities = await identities_of(store, request.identities)
-        return await carry_out(operator, event, identities, dry_run=request.dry_run, expected=request.expected)
+        return await carry_out(operator, transition, identities, dry_run=request.dry_run, expected=request.expected)
     query = _query(request.query or SelectionModel())
-    return await carry_out(operator, event, query, dry_run=request.dry_run, expected=request.expected)
+    return await carry_out(operator, transition, query, dry_run=request.dry_run, expected=request.expected)
 
 
 def _query(selection: SelectionModel) -> TaskQuery:
@@ -112,16 +112,21 @@ def _query(selection: SelectionModel) -> TaskQuery:
 
 
 async def carry_out(
-    operator: Operator, event: Event, meant: TaskQuery | list[Identity], *, dry_run: bool, expected: int | None
+    operator: Operator,
+    transition: Transition,
+    meant: TaskQuery | list[Identity],
+    *,
+    dry_run: bool,
+    expected: int | None,
 ) -> dict[str, object]:
     """A bulk action on the tasks that are meant (a query, or identities), as `BulkAnswer` describes it."""
-    counted = await operator.confirm(event, meant, expected)
+    counted = await operator.confirm(transition, meant, expected)
     if dry_run or meant == []:
         changed, refused = 0, 0
     elif isinstance(meant, TaskQuery):
-        changed, refused = await operator.ask_all(event, meant, agreed=None if expected is None else counted)
+        changed, refused = await operator.ask_all(transition, meant, agreed=None if expected is None else counted)
     else:
-        changed, refused = await operator.ask_these(event, meant)
+        changed, refused = await operator.ask_these(transition, meant)
     return {
         "matched": counted.count,
         "matched_is_all": counted.is_all,
@@ -171,17 +176,17 @@ async def list_runs_of_task(
     return page_shape(page, lambda run: run.to_dict())
 
 
-async def _ask(store: Store, operator: Operator, event: Event, task_type: str, key: str) -> dict[str, object]:
+async def _ask(store: Store, operator: Operator, transition: Transition, task_type: str, key: str) -> dict[str, object]:
     identity = await identity_of(store, task_type, key)
-    details = await operator.ask(event, identity)
+    details = await operator.ask(transition, identity)
     if details is None:
         raise Refused(404, "unknown_task", f"The task {task_type}/{shown_key(identity.key)} has just been removed.")
     return details.to_dict()
 
 
-def _offer(event: Event, words: str) -> None:
+def _offer(transition: Transition, words: str) -> None:
     """A route for one of the operator's events; they differ by nothing but the word."""
-    word = event.value.replace("_", "-")
+    word = transition.value.replace("_", "-")
 
     async def act(
         service: Viewing,
@@ -189,7 +194,7 @@ def _offer(event: Event, words: str) -> None:
         type: TypeInPath,  # noqa: A002 - the word of the address
         key: KeyInPath,
     ) -> dict[str, object]:
-        return await _ask(await service.app.store(), operator, event, type, key)
+        return await _ask(await service.app.store(), operator, transition, type, key)
 
     act.__doc__ = words
     path = f"/tasks/{{type}}/{{key}}/{word}"
@@ -197,17 +202,17 @@ def _offer(event: Event, words: str) -> None:
         path,
         act,
         methods=["POST"],
-        operation_id=f"{event.value}_task",
+        operation_id=f"{transition.value}_task",
         response_model=TaskModel,
         summary=f"{word} task",
     )
 
 
-_offer(Event.PAUSE, "Hold it back; a running one is held back after its run.")
-_offer(Event.RESUME, "Let it go on; a series goes on with the first fire that lies ahead.")
-_offer(Event.CANCEL, "End it; the handler of a running one is cancelled within about a second.")
-_offer(Event.RUN_NOW, "Make it due now. A series is not shifted by it.")
-_offer(Event.REDRIVE, "Give a failed task another chance, with fresh counts.")
+_offer(Transition.PAUSE, "Hold it back; a running one is held back after its run.")
+_offer(Transition.RESUME, "Let it go on; a series goes on with the first fire that lies ahead.")
+_offer(Transition.CANCEL, "End it; the handler of a running one is cancelled within about a second.")
+_offer(Transition.RUN_NOW, "Make it due now. A series is not shifted by it.")
+_offer(Transition.REDRIVE, "Give a failed task another chance, with fresh counts.")
 
 
 @acting.post("/tasks/{type}/{key}/purge", operation_id="purge_task", status_code=204)
@@ -218,7 +223,7 @@ async def purge_task(
     key: KeyInPath,
 ) -> None:
     """Remove a finished task now, before its retention ends."""
-    await operator.ask(Event.PURGE, await identity_of(await service.app.store(), type, key))
+    await operator.ask(Transition.PURGE, await identity_of(await service.app.store(), type, key))
 
 
 @acting.post("/tasks/{type}/{key}/reset", operation_id="reset_task", status_code=204)

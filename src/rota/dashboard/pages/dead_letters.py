@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from rota.core.task import Event, Identity, Task, TaskStatus
+from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
@@ -18,7 +18,7 @@ from rota.stores.base import MAX_PAGE, Store, TaskQuery
 __all__ = ["identities_of", "show"]
 
 NO_REASON: Final = "none"
-BULK: Final = ((Event.REDRIVE, "Redrive"), (Event.PURGE, "Purge"))
+BULK: Final = ((Transition.REDRIVE, "Redrive"), (Transition.PURGE, "Purge"))
 
 
 async def show(view: View) -> Page:
@@ -62,12 +62,12 @@ def _named(view: View, tasks: Sequence[Task]) -> list[Bulk]:
     identities = [{"type": task.task_type, "key": task.key} for task in tasks]
     return [
         Bulk(
-            event,
+            transition,
             label,
-            shlex.join(["rota", "dlq", event.value, *names]),
-            view.call("POST", f"/api/dead-letters/{event}", json.dumps({"identities": identities})),
+            shlex.join(["rota", "dlq", transition.value, *names]),
+            view.call("POST", f"/api/dead-letters/{transition}", json.dumps({"identities": identities})),
         )
-        for event, label in BULK
+        for transition, label in BULK
         if tasks
     ]
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rota.core.task import Event, Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.view import View
 from rota.stores.base import Page as StorePage
@@ -24,7 +24,7 @@ MOST_LOOKS: Final = 8
 class Bulk(NamedTuple):
     """One button over a list: what it does to all that match, and the same in other places."""
 
-    event: Event
+    transition: Transition
     label: str
     command: str
     curl: str
@@ -32,11 +32,11 @@ class Bulk(NamedTuple):
     @property
     def named(self) -> str:
         """How the command begins that does it to the ticked ones, whose names follow."""
-        return actions.named_command(self.event, ())
+        return actions.named_command(self.transition, ())
 
     @property
     def danger(self) -> bool:
-        return self.event in actions.DANGEROUS
+        return self.transition in actions.DANGEROUS
 
     @property
     def same(self) -> tuple[str, str]:
@@ -44,12 +44,17 @@ class Bulk(NamedTuple):
         return self.command, self.curl
 
 
-def bulk_of(view: View, events: Iterable[tuple[Event, str]], query: TaskQuery) -> list[Bulk]:
+def bulk_of(view: View, events: Iterable[tuple[Transition, str]], query: TaskQuery) -> list[Bulk]:
     """The buttons over a list that shows what matches a query."""
     return [
-        Bulk(event, label, actions.bulk_command(event, query), actions.bulk_call(view.origin, event, query))
-        for event, label in events
-        if actions.applies_to(event, query.status)
+        Bulk(
+            transition,
+            label,
+            actions.bulk_command(transition, query),
+            actions.bulk_call(view.origin, transition, query),
+        )
+        for transition, label in events
+        if actions.applies_to(transition, query.status)
     ]
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from rota.answers import ScheduleInfo
 from rota.api.paths import quote_key
 from rota.clock import Instant, format_duration, from_datetime, isoformat
-from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
+from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, spark
 from rota.dashboard.pages import agents
@@ -34,7 +34,12 @@ SPARK: Final = 30
 FIRES: Final = 20
 SCHEDULES: Final = 25
 """On one page: each has its own row of runs to read."""
-BULK: Final = ((Event.PAUSE, "Pause"), (Event.RESUME, "Resume"), (Event.RUN_NOW, "Run now"), (Event.CANCEL, "Cancel"))
+BULK: Final = (
+    (Transition.PAUSE, "Pause"),
+    (Transition.RESUME, "Resume"),
+    (Transition.RUN_NOW, "Run now"),
+    (Transition.CANCEL, "Cancel"),
+)
 
 
 async def show(view: View) -> Page:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from rota.api.paths import quote_key
 from rota.clock import Instant
 from rota.core.lifecycle import TABLE
-from rota.core.task import Event, Identity, RunRecord, Task, TaskStatus
+from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Mark, timeline
 from rota.dashboard.view import Page, View
@@ -57,7 +57,7 @@ async def show(view: View, task_type: str, key: str) -> Page:
             "chart": drawn_runs(view, task, runs.items),
             "lanes": LANES,
             "aside": ASIDE,
-            "events_here": [event.value for event in Event if task.status in TABLE[event]],
+            "events_here": [transition.value for transition in Transition if task.status in TABLE[transition]],
             "commands": [
                 (f"rota task show {_arguments(identity)}", view.call("GET", api)),
                 (f"rota task explain {_arguments(identity)}", view.call("GET", f"{api}/explain")),

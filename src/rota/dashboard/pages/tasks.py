@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.pages.lists import bulk_of, filled, given_query, type_names
 from rota.dashboard.view import Page, View
@@ -14,12 +14,12 @@ from rota.stores.base import TaskQuery
 __all__ = ["BULK", "show"]
 
 BULK: Final = (
-    (Event.PAUSE, "Pause"),
-    (Event.RESUME, "Resume"),
-    (Event.RUN_NOW, "Run now"),
-    (Event.REDRIVE, "Redrive"),
-    (Event.CANCEL, "Cancel"),
-    (Event.PURGE, "Purge"),
+    (Transition.PAUSE, "Pause"),
+    (Transition.RESUME, "Resume"),
+    (Transition.RUN_NOW, "Run now"),
+    (Transition.REDRIVE, "Redrive"),
+    (Transition.CANCEL, "Cancel"),
+    (Transition.PURGE, "Purge"),
 )
 
 

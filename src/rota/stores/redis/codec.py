@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import FieldInfo, fields
 
-from rota.core.task import NO_PAST, Entry, Event, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Want
+from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
 
 __all__ = ["INLINE_BYTES", "Fields", "decode_entry", "decode_run", "decode_task", "encode_entry", "encode_run", "pairs"]
 
@@ -22,7 +22,7 @@ Fields = dict[str, str]
 INLINE_BYTES = 64
 """A hash with a longer value loses its compact form."""
 
-_ENUMS: Mapping[str, type[StrEnum]] = {"status": TaskStatus, "want": Want, "last_outcome": Event}
+_ENUMS: Mapping[str, type[StrEnum]] = {"status": TaskStatus, "want": Want, "last_outcome": Transition}
 _FLAGS = frozenset({"parked", "manual", "dirty", "renewed", "extended"})
 _TEXTS = frozenset(
     {

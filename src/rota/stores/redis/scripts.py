@@ -385,7 +385,7 @@ def _settlement(settlement: Settlement) -> dict[str, object]:
     item: dict[str, object] = {
         "key": settlement.key,
         "token": settlement.token,
-        "event": settlement.event.value,
+        "event": settlement.transition.value,
         "chance": settlement.chance,
     }
     for name in ("duration_ms", "reason", "error", "result", "after_ms"):

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rota.clock import Clock, Instant, Millis
 from rota.core.history import Slice, Span
 from rota.core.outcome import Reply
-from rota.core.task import Event, Identity, Renewal, RunRecord, Task
+from rota.core.task import Identity, Renewal, RunRecord, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import SchemaMismatch, StoreError, StoreUnavailable
 from rota.stores import limits, verbs
@@ -567,11 +567,11 @@ def _is_idle(claimed: Claimed) -> bool:
 
 
 def _type_of(item: object) -> str:
-    """The type of an item of a group; a question is a pair of an event and an identity."""
+    """The type of an item of a group; a question is a pair of a transition and an identity."""
     match item:
         case Identity():
             return item.task_type
-        case (Event(), Identity() as identity):
+        case (Transition(), Identity() as identity):
             return identity.task_type
         case Slice():
             return item.task_type

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import astuple, fields
 from sqlalchemy import Column
 
-from rota.core.task import Entry, Event, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Want
+from rota.core.task import Entry, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
 from rota.database.tables.tasks import erasures, run_logs, tasks
 from rota.stores.base import Erasure
 
@@ -39,7 +39,10 @@ ENTRY_COLUMNS: tuple[Column[Any], ...] = tuple(tasks.c[name] for name in (*_TASK
 
 _STATUS = {status.value: status for status in TaskStatus}
 _WANT = {want.value: want for want in Want}
-_EVENT: dict[str | None, Event | None] = {None: None, **{event.value: event for event in Event}}
+_EVENT: dict[str | None, Transition | None] = {
+    None: None,
+    **{transition.value: transition for transition in Transition},
+}
 _FLAGS = ("parked", "manual", "dirty", "renewed", "extended")
 
 Value = str | int | float | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TriggerMode
 from rota.testing.conformance.world import Suite, World
 
@@ -20,9 +20,9 @@ class TestAfter(Suite):
         await world.type("b", trigger_mode=TriggerMode.AFTER, after=("a",))
         await world.type("d", trigger_mode=TriggerMode.AFTER, after=("a", "c"))
 
-    async def _run(self, world: World, name: str, key: str = "k", event: Event = Event.COMPLETE) -> None:
+    async def _run(self, world: World, name: str, key: str = "k", transition: Transition = Transition.COMPLETE) -> None:
         await world.schedule(key, name, user_id="u1", device_id="phone")
-        await world.run(event, name)
+        await world.run(transition, name)
 
     async def test_a_completion_makes_the_follower_due(self, world: World, chain: None) -> None:
         await self._run(world, "a")
@@ -94,14 +94,14 @@ class TestAfter(Suite):
         assert (await world.run(task_type="b")).status is TaskStatus.COMPLETED
         assert await world.claim(1, ("b",)) == []
 
-    @pytest.mark.parametrize("event", [Event.FAIL, Event.DISCARD, Event.RELEASE])
-    async def test_only_a_completion_counts(self, world: World, chain: None, event: Event) -> None:
-        await self._run(world, "a", event=event)
+    @pytest.mark.parametrize("transition", [Transition.FAIL, Transition.DISCARD, Transition.RELEASE])
+    async def test_only_a_completion_counts(self, world: World, chain: None, transition: Transition) -> None:
+        await self._run(world, "a", transition=transition)
         assert await world.pump() == 0
         assert await world.task("k", "b") is None
 
     async def test_a_failed_one_leaves_the_follower_waiting_until_it_succeeds(self, world: World, chain: None) -> None:
-        await self._run(world, "a", event=Event.FAIL)
+        await self._run(world, "a", transition=Transition.FAIL)
         await self._run(world, "c")
         await world.pump()
         assert await world.task("k", "d") is None

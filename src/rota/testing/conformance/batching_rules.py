@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from rota.core.outcome import Answer, Scheduled, ScheduleOutcome, TouchOutcome
-from rota.core.task import Activity, Event, Identity, NewTask, Settlement
+from rota.core.task import Activity, Identity, NewTask, Settlement, Transition
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.stores.base import MAX_GROUP, MAX_PAYLOAD_BYTES
@@ -103,7 +103,9 @@ class TestGroups(Suite):
         tasks = await world.claim(150)
         replies = await asyncio.gather(
             *(
-                world.store.settle([Settlement(task_type=WORK, key=task.key, token=task.token, event=Event.COMPLETE)])
+                world.store.settle(
+                    [Settlement(task_type=WORK, key=task.key, token=task.token, transition=Transition.COMPLETE)]
+                )
                 for task in tasks
             )
         )
@@ -115,8 +117,8 @@ class TestGroups(Suite):
     async def test_questions_about_one_task_at_once_have_one_order(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         replies = await asyncio.gather(
-            *(world.store.ask(Event.PAUSE, [Identity(WORK, "k")]) for _ in range(10)),
-            *(world.store.ask(Event.RESUME, [Identity(WORK, "k")]) for _ in range(10)),
+            *(world.store.ask(Transition.PAUSE, [Identity(WORK, "k")]) for _ in range(10)),
+            *(world.store.ask(Transition.RESUME, [Identity(WORK, "k")]) for _ in range(10)),
         )
         paused = [reply.answer for (reply,) in replies[:10]].count(Answer.OK)
         resumed = [reply.answer for (reply,) in replies[10:]].count(Answer.OK)

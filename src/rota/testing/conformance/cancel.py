@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.outcome import Answer
-from rota.core.task import Event, TaskStatus, Want
+from rota.core.task import TaskStatus, Transition, Want
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World
 from rota.triggers import Once, encode_trigger
@@ -16,7 +16,7 @@ __all__ = ["TestCancel"]
 class TestCancel(Suite):
     async def test_a_waiting_task_is_cancelled_at_once(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        reply = await world.ask(Event.CANCEL)
+        reply = await world.ask(Transition.CANCEL)
         task = await world.there("k")
         assert reply == (Answer.OK, task)
         assert (task.status, task.finished_at) == (TaskStatus.CANCELLED, world.now)
@@ -26,24 +26,32 @@ class TestCancel(Suite):
 
     async def test_so_is_a_paused_one(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.ask(Event.PAUSE)
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.PAUSE)
+        await world.ask(Transition.CANCEL)
         assert await world.status("k") is TaskStatus.CANCELLED
 
     @pytest.mark.parametrize(
-        "event", [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
+        "transition",
+        [
+            Transition.COMPLETE,
+            Transition.DISCARD,
+            Transition.RETRY,
+            Transition.FAIL,
+            Transition.SNOOZE,
+            Transition.RELEASE,
+        ],
     )
     @pytest.mark.parametrize("recurring", [False, True])
     async def test_every_exit_of_a_running_one_cancels_it(
-        self, world: World, work: TaskType, event: Event, recurring: bool
+        self, world: World, work: TaskType, transition: Transition, recurring: bool
     ) -> None:
         await (world.series("k") if recurring else world.created("k"))
         task = await world.claim_due("k")
-        reply = await world.ask(Event.CANCEL)
+        reply = await world.ask(Transition.CANCEL)
         assert reply.task is not None
         assert (reply.task.status, reply.task.want) == (TaskStatus.RUNNING, Want.CANCEL)
         await world.touch("k")
-        await world.settle(task, event)
+        await world.settle(task, transition)
         after = await world.there("k")
         assert (after.status, after.want, after.dirty) == (TaskStatus.CANCELLED, Want.NONE, False)
         assert len(await world.runs()) == 1
@@ -51,7 +59,7 @@ class TestCancel(Suite):
     async def test_also_a_crash(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.claim_one(instance="doomed")
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         await world.tick_past_lease()
         assert await world.status("k") is TaskStatus.CANCELLED
         assert [run.status for run in await world.runs()] == ["lost"]
@@ -59,22 +67,22 @@ class TestCancel(Suite):
     async def test_it_is_stronger_than_pause_and_resume(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.claim_one()
-        for event in (Event.PAUSE, Event.CANCEL, Event.PAUSE, Event.RESUME):
-            await world.ask(event)
+        for transition in (Transition.PAUSE, Transition.CANCEL, Transition.PAUSE, Transition.RESUME):
+            await world.ask(transition)
         assert (await world.there("k")).want is Want.CANCEL
 
     async def test_fires_that_were_due_leave_a_row(self, world: World, work: TaskType) -> None:
         await world.series("k")
         world.clock.advance("3h30m")
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         assert [(row.status, row.reason, row.fires) for row in await world.runs()] == [("skipped", "cancelled", 3)]
 
     async def test_a_single_time_that_was_due_leaves_a_row(self, world: World, work: TaskType) -> None:
         await world.created("k", trigger=encode_trigger(Once(world.now + 1_000)))
         await world.created("later", trigger=encode_trigger(Once(world.now + 60_000)))
         world.clock.advance("2s")
-        await world.ask(Event.CANCEL)
-        await world.ask(Event.CANCEL, "later")
+        await world.ask(Transition.CANCEL)
+        await world.ask(Transition.CANCEL, "later")
         assert [(row.key, row.status, row.reason, row.fires) for row in await world.runs()] == [
             ("k", "skipped", "cancelled", 1)
         ]
@@ -82,5 +90,5 @@ class TestCancel(Suite):
     async def test_what_is_finished_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         done = await world.run()
-        assert await world.ask(Event.CANCEL) == (Answer.REFUSED, done)
-        assert await world.ask(Event.CANCEL, "nobody") == (Answer.UNKNOWN, None)
+        assert await world.ask(Transition.CANCEL) == (Answer.REFUSED, done)
+        assert await world.ask(Transition.CANCEL, "nobody") == (Answer.UNKNOWN, None)

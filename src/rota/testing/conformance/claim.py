@@ -8,7 +8,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.outcome import Answer
-from rota.core.task import Event, Identity, NewTask, TaskStatus
+from rota.core.task import Identity, NewTask, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.core.token import floor_at
 from rota.stores.base import ClaimRequest
@@ -105,7 +105,7 @@ class TestClaim(Suite):
         await world.schedule("k")
         for attempt in (1, 2, 3):
             assert (await world.claim_one()).attempt == attempt
-            await world.settle(await world.there("k"), Event.RETRY, after_ms=0)
+            await world.settle(await world.there("k"), Transition.RETRY, after_ms=0)
 
 
 class TestTokens(Suite):
@@ -119,14 +119,20 @@ class TestTokens(Suite):
             assert task.key == key
             seen.append(task.token)
 
-        for event in (Event.RELEASE, Event.RETRY, Event.SNOOZE, Event.COMPLETE, Event.FAIL):
+        for transition in (
+            Transition.RELEASE,
+            Transition.RETRY,
+            Transition.SNOOZE,
+            Transition.COMPLETE,
+            Transition.FAIL,
+        ):
             await claim()
-            await world.settle(await world.there("k"), event, after_ms=0)
+            await world.settle(await world.there("k"), transition, after_ms=0)
         await claim()
         await world.tick_past_lease()
         await claim()
         await world.settle(await world.there("k"))
-        await world.ask(Event.PURGE)
+        await world.ask(Transition.PURGE)
         assert await world.task("k") is None
         await claim()
         await claim("other")
@@ -135,11 +141,17 @@ class TestTokens(Suite):
 
     async def test_for_one_task_tokens_grow_while_the_clock_steps_back(self, world: World, work: TaskType) -> None:
         seen: list[int] = []
-        for event in (Event.RELEASE, Event.RETRY, Event.SNOOZE, Event.COMPLETE, Event.COMPLETE):
+        for transition in (
+            Transition.RELEASE,
+            Transition.RETRY,
+            Transition.SNOOZE,
+            Transition.COMPLETE,
+            Transition.COMPLETE,
+        ):
             await world.schedule("k")
             task = await world.claim_due()
             seen.append(task.token)
-            await world.settle(task, event, after_ms=0)
+            await world.settle(task, transition, after_ms=0)
             world.clock.set(world.now - 10 * MINUTE)
         assert seen == sorted(set(seen))
 
@@ -150,7 +162,7 @@ class TestTokens(Suite):
             await world.schedule("k")
             seen.append((await world.claim_one()).token)
             await world.settle(await world.there("k"))
-            await world.ask(Event.PURGE)
+            await world.ask(Transition.PURGE)
             world.clock.advance(0.002)
         assert seen == sorted(set(seen))
 
@@ -176,8 +188,8 @@ class TestTokens(Suite):
     async def test_a_token_from_before_a_purge_is_stale(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         old = await world.claim_one()
-        await world.settle(old, Event.FAIL)
-        await world.ask(Event.PURGE)
+        await world.settle(old, Transition.FAIL)
+        await world.ask(Transition.PURGE)
         await world.schedule("k")
         new = await world.claim_one()
         before = await world.there("k")

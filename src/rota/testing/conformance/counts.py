@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import WORK, Suite, World
 
@@ -16,12 +16,12 @@ class TestCounts(Suite):
         for key in ("completed", "failed", "running"):
             await world.schedule(key)
             if key != "running":
-                await world.run(Event.COMPLETE if key == "completed" else Event.FAIL)
+                await world.run(Transition.COMPLETE if key == "completed" else Transition.FAIL)
             else:
                 await world.claim_one()
-        for key, event in (("cancelled", Event.CANCEL), ("paused", Event.PAUSE)):
+        for key, transition in (("cancelled", Transition.CANCEL), ("paused", Transition.PAUSE)):
             await world.schedule(key)
-            await world.ask(event, key)
+            await world.ask(transition, key)
         await world.schedule("pending")
         counts = await world.counts()
         assert [getattr(counts, status) for status in TaskStatus] == [1] * 6
@@ -47,12 +47,16 @@ class TestCounts(Suite):
                 case 1:
                     await world.touch(key)
                 case 2:
-                    await world.ask(chance.choice([Event.PAUSE, Event.RESUME, Event.CANCEL, Event.RUN_NOW]), key)
+                    await world.ask(
+                        chance.choice([Transition.PAUSE, Transition.RESUME, Transition.CANCEL, Transition.RUN_NOW]), key
+                    )
                 case 3:
-                    await world.ask(chance.choice([Event.REDRIVE, Event.PURGE, Event.END]), key)
+                    await world.ask(chance.choice([Transition.REDRIVE, Transition.PURGE, Transition.END]), key)
                 case _:
                     for task in await world.claim(2):
-                        event = chance.choice([Event.COMPLETE, Event.RETRY, Event.FAIL, Event.RELEASE])
-                        await world.settle(task, event)
+                        transition = chance.choice(
+                            [Transition.COMPLETE, Transition.RETRY, Transition.FAIL, Transition.RELEASE]
+                        )
+                        await world.settle(task, transition)
             world.clock.advance(chance.choice([0, 1, 60]))
         await world.check_counts()

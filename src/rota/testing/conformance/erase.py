@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import DAY, HOUR
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import NO_PAST, Event, Identity, RunRecord, TaskStatus, Want
+from rota.core.task import NO_PAST, Identity, RunRecord, TaskStatus, Transition, Want
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import InvalidInput, LimitExceeded
 from rota.keys import UserKeyBuilder
@@ -63,17 +63,17 @@ def key_of(user_id: str, device: str | None = None) -> str:
 class TestErase(Suite):
     async def _user(self, world: World, user_id: str) -> None:
         """Tasks in every state, a past alone, and runs."""
-        for at, event in enumerate((Event.COMPLETE, Event.FAIL, Event.DISCARD)):
+        for at, transition in enumerate((Transition.COMPLETE, Transition.FAIL, Transition.DISCARD)):
             await world.schedule(key_of(user_id, f"{at}"), user_id=user_id, payload="x" * 100)
-            await world.run(event)
+            await world.run(transition)
         await world.schedule(key_of(user_id, "past"), user_id=user_id)
         await world.run()
-        await world.ask(Event.PURGE, key_of(user_id, "past"))
+        await world.ask(Transition.PURGE, key_of(user_id, "past"))
         await world.series(key_of(user_id, "series"), user_id=user_id, owner=user_id)
-        await world.ask(Event.PAUSE, key_of(user_id, "series"))
+        await world.ask(Transition.PAUSE, key_of(user_id, "series"))
         await world.schedule(f"stray of {user_id}", user_id=user_id, scheduled_at=world.now + HOUR)
         await world.schedule(key_of(user_id, "off"), user_id=user_id, scheduled_at=world.now + HOUR)
-        await world.ask(Event.CANCEL, key_of(user_id, "off"))
+        await world.ask(Transition.CANCEL, key_of(user_id, "off"))
 
     async def test_nothing_is_left(self, world: World, work: TaskType) -> None:
         await self._user(world, "u1")
@@ -91,7 +91,7 @@ class TestErase(Suite):
         await world.type(max_retries=1)
         await world.touch(key_of("u1"))
         world.clock.advance("30m")
-        await world.run(Event.FAIL)
+        await world.run(Transition.FAIL)
         assert (await world.touch(key_of("u1"))).outcome is TouchOutcome.BLOCKED
         await erase_all(world, "u1")
         assert (await world.touch(key_of("u1"))).outcome is TouchOutcome.CREATED
@@ -116,7 +116,7 @@ class TestErase(Suite):
         for _ in HOSTILE:
             await world.run()
         for user_id in HOSTILE[::2]:
-            await world.ask(Event.PURGE, key_of(user_id))
+            await world.ask(Transition.PURGE, key_of(user_id))
         before = {user_id: await export_all(world, user_id) for user_id in HOSTILE}
         assert all(len(found) == 2 for found in before.values())
         await erase_all(world, erased)
@@ -140,7 +140,7 @@ class TestErase(Suite):
         assert world.renew(running).answer is Answer.CANCEL
         assert await world.store.erasures() == [erasure]
         world.clock.advance("5s")
-        await world.settle(running, Event.RELEASE)
+        await world.settle(running, Transition.RELEASE)
         erasure = await erase_all(world, "u1")
         assert (erasure.tasks, erasure.runs, erasure.running, erasure.done_at) == (1, 1, 0, world.now)
         assert await world.task("k") is None
@@ -249,7 +249,7 @@ class TestExport(Suite):
             await world.schedule(key_of("u1", device), user_id="u1")
             await world.run()
         await world.pump()
-        await world.ask(Event.PURGE, key_of("u1", "a"))
+        await world.ask(Transition.PURGE, key_of("u1", "a"))
         await world.schedule("stray", user_id="u1", scheduled_at=world.now + HOUR)
         for limit in (1, 3, 50):
             found = await export_all(world, "u1", limit)

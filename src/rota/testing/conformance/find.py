@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.task import Event, Identity, NewTask, RunRecord, RunStatus, TaskStatus
+from rota.core.task import Identity, NewTask, RunRecord, RunStatus, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.errors import LimitExceeded
 from rota.keys import GLOBAL_KEY
@@ -57,8 +57,8 @@ class TestFind(Suite):
     async def test_a_cursor_outlives_the_task_it_names(self, world: World, work: TaskType) -> None:
         keys = await self._make(world, 6)
         page = await world.store.find(TaskQuery(task_type=WORK, limit=3))
-        await world.ask(Event.CANCEL, keys[2])
-        await world.ask(Event.PURGE, keys[2])
+        await world.ask(Transition.CANCEL, keys[2])
+        await world.ask(Transition.PURGE, keys[2])
         rest = await world.store.find(TaskQuery(task_type=WORK, limit=3, cursor=page.cursor))
         assert [task.key for task in rest.items] == keys[3:]
 
@@ -66,7 +66,7 @@ class TestFind(Suite):
         await world.schedule("a", user_id="u1", owner="g1")
         await world.schedule("b", user_id="u2", owner="g1")
         await world.schedule("c", user_id="u1", owner="g2")
-        await world.ask(Event.PAUSE, "c")
+        await world.ask(Transition.PAUSE, "c")
 
         async def keys(**query: object) -> list[str]:
             asked = replace(TaskQuery(task_type=WORK), **query)
@@ -88,7 +88,7 @@ class TestFind(Suite):
     async def test_search_and_without(self, world: World, work: TaskType) -> None:
         for key, user_id in (("alpha", None), ("Beta", "u%1"), ("be_ta", "alphabet"), ("100%", "日本")):
             await world.schedule(key, user_id=user_id)
-        await world.ask(Event.CANCEL, "alpha")
+        await world.ask(Transition.CANCEL, "alpha")
 
         async def keys(**query: object) -> list[str]:
             return sorted(task.key for task in await world.all_tasks(WORK, 2, **query))
@@ -110,14 +110,14 @@ class TestFind(Suite):
         await world.series("s", owner="g1")
         await world.schedule("other", owner="g11")
         await world.run()
-        await world.run(Event.FAIL)
-        await world.ask(Event.CANCEL, "c")
+        await world.run(Transition.FAIL)
+        await world.ask(Transition.CANCEL, "c")
         assert [task.key for task in await world.all_tasks(owner="g1", limit=2)] == ["a", "b", "c", "d", "s"]
         assert [task.key for task in await world.all_tasks(owner="g1", schedules=True)] == ["s"]
         # A finished one that is made again belongs to whoever made it.
         await world.schedule("a", owner="g11")
         await world.schedule("b")
-        await world.ask(Event.CANCEL, "s")
+        await world.ask(Transition.CANCEL, "s")
         await world.schedule("s", owner="g1")
         assert [task.key for task in await world.all_tasks(owner="g1")] == ["c", "d", "s"]
         assert [task.key for task in await world.all_tasks(owner="g11")] == ["a", "other"]
@@ -134,7 +134,7 @@ class TestFind(Suite):
         for number in range(30):
             await world.schedule(f"{number:02}", "other" if number % 4 else WORK, user_id=f"u{number}", owner="o")
         await world.run()
-        await world.ask(Event.CANCEL, "13", "other")
+        await world.ask(Transition.CANCEL, "13", "other")
         everything = await world.all_tasks(None, limit=1_000)
         assert len(everything) == 30
         for limit in (1, 5, 50):
@@ -247,7 +247,7 @@ class TestRuns(Suite):
         for number in range(24):
             task_type = "other" if number % 3 == 0 else WORK
             await world.schedule(f"{number:02}", task_type, user_id=f"u{number % 5}")
-            await world.run(Event.FAIL if number == 1 else Event.COMPLETE, task_type)
+            await world.run(Transition.FAIL if number == 1 else Transition.COMPLETE, task_type)
 
         async def all_runs(limit: int, **query: object) -> list[RunRecord]:
             asked = replace(RunQuery(limit=limit), **query)
@@ -271,7 +271,7 @@ class TestRuns(Suite):
     async def test_filters(self, world: World, work: TaskType) -> None:
         await self._runs(world, 2)
         await world.schedule("other")
-        await world.run(Event.FAIL)
+        await world.run(Transition.FAIL)
 
         async def found(**query: object) -> int:
             return len((await world.store.runs(replace(RunQuery(), **query))).items)

@@ -9,7 +9,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, TouchOutcome
-from rota.core.task import NO_PAST, Event, Identity, Task, TaskStatus
+from rota.core.task import NO_PAST, Identity, Task, TaskStatus, Transition
 from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput, LimitExceeded
 from rota.stores.base import Restored, Snapshot, Store
@@ -37,11 +37,11 @@ async def lived_in(world: World) -> None:
     world.clock.advance("30m")
     running = {task.key: task for task in await world.claim(6)}
     await world.settle(running["done"], result="fine")
-    await world.settle(running["dead"], Event.RETRY, error="it answers 500")
+    await world.settle(running["dead"], Transition.RETRY, error="it answers 500")
     for key in ("gone", "held", "due"):
-        await world.settle(running[key], Event.RELEASE)
-    await world.ask(Event.CANCEL, "gone")
-    await world.ask(Event.PAUSE, "held")
+        await world.settle(running[key], Transition.RELEASE)
+    await world.ask(Transition.CANCEL, "gone")
+    await world.ask(Transition.PAUSE, "held")
     await world.series("hourly", payload='{"a": 1}', owner="o", priority=9, serial="s", expires_at=world.now + 9 * HOUR)
 
 
@@ -64,7 +64,7 @@ class TestExport(Suite):
     async def test_a_past_without_a_task_is_there_too(self, world: World, work: None) -> None:
         await world.schedule()
         await world.run()
-        await world.ask(Event.PURGE)
+        await world.ask(Transition.PURGE)
         (snapshot,) = await everything(world.store)
         assert (snapshot.identity, snapshot.task) == (Identity(WORK, "k"), None)
         assert snapshot.past.last_exec_at == world.now
@@ -126,7 +126,7 @@ class TestRestore(Suite):
         await self.move(old, new)
         after = await new.there("busy")
         assert (after.status, after.scheduled_at) == (TaskStatus.PENDING, before.scheduled_at)
-        assert (after.token, after.last_token, after.last_outcome) == (0, before.token, Event.RELEASE)
+        assert (after.token, after.last_token, after.last_outcome) == (0, before.token, Transition.RELEASE)
         assert (after.errors, after.crashes, after.attempt) == (0, 0, 0)
         assert (await new.settle(before)).answer is Answer.STALE
 

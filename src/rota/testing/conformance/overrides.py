@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import InvalidInput, LimitExceeded
 from rota.stores.base import Overrides
@@ -68,7 +68,7 @@ class TestFrozen(Suite):
     async def test_a_run_by_hand_waits_too(self, world: World, work: TaskType) -> None:
         await world.schedule("a", scheduled_at=world.now + HOUR)
         await world.store.override_type(WORK, {"frozen": True})
-        assert (await world.ask(Event.RUN_NOW, "a")).answer is Answer.OK
+        assert (await world.ask(Transition.RUN_NOW, "a")).answer is Answer.OK
         assert await world.claim() == []
         await world.store.override_type(WORK, {"frozen": False})
         assert (await world.claim_one()).manual
@@ -103,7 +103,7 @@ class TestDraining(Suite):
         await world.series("s")
         await world.schedule("a")
         await world.store.override_type(WORK, {"draining": True})
-        await world.run(Event.RETRY)
+        await world.run(Transition.RETRY)
         await world.claim_due("a")
         world.clock.advance("1h")
         again = await world.run()

@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import DAY, HOUR, MINUTE
 from rota.core.outcome import Answer
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World, hourly
 
@@ -14,27 +14,27 @@ __all__ = ["TestEnd", "TestPrune", "TestPurge"]
 
 
 class TestPurge(Suite):
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL])
-    async def test_a_finished_record_is_removed(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.FAIL])
+    async def test_a_finished_record_is_removed(self, world: World, work: TaskType, transition: Transition) -> None:
         await world.schedule("k")
-        await world.run(event)
-        assert await world.ask(Event.PURGE) == (Answer.OK, None)
+        await world.run(transition)
+        assert await world.ask(Transition.PURGE) == (Answer.OK, None)
         assert await world.task("k") is None
         assert await world.all_tasks() == []
-        assert await world.ask(Event.PURGE) == (Answer.UNKNOWN, None)
+        assert await world.ask(Transition.PURGE) == (Answer.UNKNOWN, None)
         await world.check_counts()
 
     async def test_its_runs_stay(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run()
-        await world.ask(Event.PURGE)
+        await world.ask(Transition.PURGE)
         assert len(await world.runs()) == 1
 
     async def test_a_live_one_is_refused(self, world: World, work: TaskType) -> None:
         waiting = await world.created("k")
-        assert await world.ask(Event.PURGE) == (Answer.REFUSED, waiting)
+        assert await world.ask(Transition.PURGE) == (Answer.REFUSED, waiting)
         await world.claim_one()
-        assert (await world.ask(Event.PURGE)).answer is Answer.REFUSED
+        assert (await world.ask(Transition.PURGE)).answer is Answer.REFUSED
 
 
 class TestEnd(Suite):
@@ -42,9 +42,9 @@ class TestEnd(Suite):
     async def test_a_waiting_series_is_completed(self, world: World, work: TaskType, paused: bool) -> None:
         await world.series("k")
         if paused:
-            await world.ask(Event.PAUSE)
+            await world.ask(Transition.PAUSE)
         world.clock.advance("2h30m")
-        reply = await world.ask(Event.END)
+        reply = await world.ask(Transition.END)
         task = await world.there("k")
         assert reply == (Answer.OK, task)
         assert (task.status, task.reason, task.next_fire) == (TaskStatus.COMPLETED, "expired", None)
@@ -53,17 +53,17 @@ class TestEnd(Suite):
     async def test_a_running_one_is_refused(self, world: World, work: TaskType) -> None:
         await world.series("k")
         running = await world.claim_due("k")
-        assert await world.ask(Event.END) == (Answer.REFUSED, running)
+        assert await world.ask(Transition.END) == (Answer.REFUSED, running)
 
 
 class TestPrune(Suite):
     async def test_finished_records_go_after_their_time(self, world: World) -> None:
         await world.type(task_ttl_ms=HOUR, dead_ttl_ms=DAY)
-        for key, event in (("done", Event.COMPLETE), ("dead", Event.FAIL)):
+        for key, transition in (("done", Transition.COMPLETE), ("dead", Transition.FAIL)):
             await world.schedule(key)
-            await world.run(event)
+            await world.run(transition)
         await world.schedule("off")
-        await world.ask(Event.CANCEL, "off")
+        await world.ask(Transition.CANCEL, "off")
         world.clock.advance("59m59s")
         assert (await world.prune()).purged == 0
         world.clock.advance("1s")
@@ -79,7 +79,7 @@ class TestPrune(Suite):
         await world.claim_one()
         await world.schedule("waiting")
         await world.schedule("held")
-        await world.ask(Event.PAUSE, "held")
+        await world.ask(Transition.PAUSE, "held")
         world.clock.advance("3650d")
         pruned = await world.prune()
         assert (pruned.purged, pruned.ended) == (0, 0)
@@ -96,7 +96,7 @@ class TestPrune(Suite):
     async def test_what_has_expired_is_ended(self, world: World, work: TaskType) -> None:
         await world.series("a", expires_at=world.now + 90 * MINUTE)
         await world.series("b", expires_at=world.now + 90 * MINUTE)
-        await world.ask(Event.PAUSE, "b")
+        await world.ask(Transition.PAUSE, "b")
         await world.series("c")
         world.clock.advance("90m")
         assert (await world.prune()).ended == 2
@@ -124,13 +124,13 @@ class TestPrune(Suite):
     async def test_a_past_is_forgotten_in_the_end(self, world: World) -> None:
         """Whatever became of the run: nothing of an identity stays for ever."""
         await world.type(task_ttl_ms=MINUTE, dead_ttl_ms=MINUTE)
-        for event in (Event.COMPLETE, Event.FAIL, Event.DISCARD):
-            await world.schedule(event)
-            await world.run(event)
+        for transition in (Transition.COMPLETE, Transition.FAIL, Transition.DISCARD):
+            await world.schedule(transition)
+            await world.run(transition)
         await world.schedule("cancelled")
         claimed = await world.claim_one()
-        await world.ask(Event.CANCEL, "cancelled")
-        await world.settle(claimed, Event.RELEASE)
+        await world.ask(Transition.CANCEL, "cancelled")
+        await world.settle(claimed, Transition.RELEASE)
         world.clock.advance("90d")
         first = await world.prune()
         assert first.purged == 4

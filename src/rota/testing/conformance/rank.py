@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rota.clock import HOUR, MINUTE, SECOND, Millis
-from rota.core.task import Event, NewTask, Task, TaskStatus
+from rota.core.task import NewTask, Task, TaskStatus, Transition
 from rota.core.task_type import RateLimit, TaskType
 from rota.testing.conformance.world import WORK, Suite, World, hourly
 
@@ -232,7 +232,7 @@ class TestRankBetweenTypes(Suite):
         for number in range(100):
             await world.schedule(f"rush{number:03}", HIGH)
             (task,) = await take(world, 1, LOW, HIGH)
-            await world.settle(task, Event.COMPLETE)
+            await world.settle(task, Transition.COMPLETE)
             if task.key == "patient":
                 break
             world.clock.advance("10s")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from rota.clock import MINUTE, SECOND
-from rota.core.task import Event
+from rota.core.task import Transition
 from rota.core.task_type import RateLimit
 from rota.errors import InvalidInput, LimitExceeded
 from rota.testing.conformance.world import Suite, World, policy
@@ -146,6 +146,6 @@ class TestRateLimit(Suite):
 
     async def test_a_released_run_is_paid_for_again(self, world: World) -> None:
         await self._limited(world, 1)
-        await world.run(Event.RELEASE)
-        await world.run(Event.RELEASE)
+        await world.run(Transition.RELEASE)
+        await world.run(Transition.RELEASE)
         assert await world.claim() == []

@@ -7,7 +7,7 @@ import pytest
 from rota.clock import DAY, HOUR, SECOND
 from rota.core.lifecycle import MAX_CRASHES
 from rota.core.outcome import Answer
-from rota.core.task import Event, NewTask, RunStatus, TaskStatus
+from rota.core.task import NewTask, RunStatus, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import LEASE, WORK, Suite, World
 
@@ -110,7 +110,7 @@ class TestReap(Suite):
         await world.schedule("k")
         await world.crash("k")
         await world.crash("k")
-        assert (await world.run(Event.RETRY, after_ms=0)).status is TaskStatus.PENDING
+        assert (await world.run(Transition.RETRY, after_ms=0)).status is TaskStatus.PENDING
         task = await world.there("k")
         assert (task.crashes, task.errors) == (2, 1)
 

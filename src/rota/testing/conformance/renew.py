@@ -8,7 +8,7 @@ import pytest
 
 from rota.clock import MINUTE
 from rota.core.outcome import Answer
-from rota.core.task import Event, NewTask, Renewal
+from rota.core.task import NewTask, Renewal, Transition
 from rota.core.task_type import TaskType
 from rota.errors import LimitExceeded
 from rota.stores.base import MAX_PROGRESS_BYTES
@@ -32,13 +32,13 @@ class TestRenew(Suite):
         world.renew(task, progress='{"done": 1}')
         world.renew(task)
         assert (await world.there("k")).progress == '{"done": 1}'
-        await world.settle(task, Event.RELEASE)
+        await world.settle(task, Transition.RELEASE)
         assert (await world.claim_one()).progress is None
 
     async def test_a_wish_to_cancel_is_told_and_the_lease_kept(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         task = await world.claim_one()
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         world.clock.advance("4s")
         assert world.renew(task).answer is Answer.CANCEL
         assert (await world.there("k")).lease_until == world.now + LEASE
@@ -46,7 +46,7 @@ class TestRenew(Suite):
     async def test_a_stale_one_changes_nothing(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         old = await world.claim_one()
-        await world.settle(old, Event.RELEASE)
+        await world.settle(old, Transition.RELEASE)
         before = await world.there("k")
         assert world.renew(old, progress="late") == (Answer.STALE, before)
         await world.claim_one(instance="i2")

@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World, hourly
 
@@ -16,18 +16,26 @@ __all__ = ["TestRunNow"]
 class TestRunNow(Suite):
     async def test_a_waiting_task_is_due_now(self, world: World, work: TaskType) -> None:
         await world.schedule("k", scheduled_at=world.now + HOUR)
-        reply = await world.ask(Event.RUN_NOW)
+        reply = await world.ask(Transition.RUN_NOW)
         assert reply.answer is Answer.OK
         assert (await world.claim_one()).key == "k"
 
     @pytest.mark.parametrize(
-        "event", [Event.COMPLETE, Event.FAIL, Event.DISCARD, Event.RELEASE, Event.RETRY, Event.SNOOZE]
+        "transition",
+        [
+            Transition.COMPLETE,
+            Transition.FAIL,
+            Transition.DISCARD,
+            Transition.RELEASE,
+            Transition.RETRY,
+            Transition.SNOOZE,
+        ],
     )
-    async def test_the_series_is_not_shifted(self, world: World, work: TaskType, event: Event) -> None:
+    async def test_the_series_is_not_shifted(self, world: World, work: TaskType, transition: Transition) -> None:
         made = await world.series("k")
         world.clock.advance("10m")
-        await world.ask(Event.RUN_NOW)
-        await world.run(event, after_ms=0)
+        await world.ask(Transition.RUN_NOW)
+        await world.run(transition, after_ms=0)
         if (await world.there("k")).scheduled_at == world.now:
             await world.run()
         task = await world.there("k")
@@ -37,26 +45,26 @@ class TestRunNow(Suite):
 
     async def test_it_does_not_count_against_max_runs(self, world: World, work: TaskType) -> None:
         await world.series("k", max_runs=1)
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.RUN_NOW)
         assert (await world.run()).status is TaskStatus.PENDING
         world.clock.advance("1h")
         assert (await world.run()).status is TaskStatus.COMPLETED
 
     async def test_a_paused_one_is_paused_again_after_it(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
-        await world.ask(Event.PAUSE)
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.PAUSE)
+        await world.ask(Transition.RUN_NOW)
         assert await world.status("k") is TaskStatus.PENDING
         task = await world.run()
         assert (task.status, task.next_fire) == (TaskStatus.PAUSED, made.next_fire)
 
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL])
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.FAIL])
     async def test_a_finished_one_runs_once_more_with_fresh_counts(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         await world.schedule("k", payload="p")
-        await world.run(event, error="boom")
-        await world.ask(Event.RUN_NOW)
+        await world.run(transition, error="boom")
+        await world.ask(Transition.RUN_NOW)
         task = await world.claim_one()
         assert (task.payload, task.attempt, task.errors, task.finished_at) == ("p", 1, 0, None)
         assert (await world.prune()).purged == 0
@@ -68,7 +76,7 @@ class TestRunNow(Suite):
         await world.series("k", max_runs=1)
         world.clock.advance("1h")
         await world.run()
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.RUN_NOW)
         await world.claim_one()
         await world.update("k", payload="edited meanwhile")
         await world.settle(await world.there("k"))
@@ -77,8 +85,8 @@ class TestRunNow(Suite):
     async def test_a_retry_that_waits_is_brought_forward_and_keeps_its_fire(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
         world.clock.advance("1h")
-        await world.run(Event.RETRY, after_ms=20 * MINUTE)
-        await world.ask(Event.RUN_NOW)
+        await world.run(Transition.RETRY, after_ms=20 * MINUTE)
+        await world.ask(Transition.RUN_NOW)
         again = await world.claim_one()
         assert again.fire_at == made.next_fire
         done = await world.settle(again)
@@ -86,15 +94,15 @@ class TestRunNow(Suite):
         assert made.next_fire is not None
         assert (done.task.next_fire, done.task.fires_run) == (made.next_fire + HOUR, 1)
 
-    @pytest.mark.parametrize("event", [Event.RELEASE, Event.RETRY, Event.SNOOZE])
+    @pytest.mark.parametrize("transition", [Transition.RELEASE, Transition.RETRY, Transition.SNOOZE])
     async def test_a_series_that_was_edited_during_a_manual_run_goes_on(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         await world.series("k")
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.RUN_NOW)
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
-        await world.settle(task, event, after_ms=0)
+        await world.settle(task, transition, after_ms=0)
         after = await world.run()
         assert (after.status, after.next_fire) == (TaskStatus.PENDING, world.now + 2 * HOUR)
 
@@ -102,8 +110,8 @@ class TestRunNow(Suite):
         self, world: World, work: TaskType
     ) -> None:
         made = await world.series("k")
-        for event in (Event.PAUSE, Event.RUN_NOW, Event.PAUSE, Event.RESUME):
-            assert (await world.ask(event)).answer is Answer.OK
+        for transition in (Transition.PAUSE, Transition.RUN_NOW, Transition.PAUSE, Transition.RESUME):
+            assert (await world.ask(transition)).answer is Answer.OK
         assert (await world.there("k")).next_fire == made.next_fire
         world.clock.advance("1h")
         assert (await world.claim_one()).fire_at == made.next_fire
@@ -114,16 +122,16 @@ class TestRunNow(Suite):
     ) -> None:
         await world.series("k", max_runs=1)
         world.clock.advance("1h")
-        await world.run(Event.FAIL if failed else Event.COMPLETE)
-        for event in (Event.REDRIVE if failed else Event.RUN_NOW, Event.PAUSE, Event.RESUME):
-            assert (await world.ask(event)).answer is Answer.OK
+        await world.run(Transition.FAIL if failed else Transition.COMPLETE)
+        for transition in (Transition.REDRIVE if failed else Transition.RUN_NOW, Transition.PAUSE, Transition.RESUME):
+            assert (await world.ask(transition)).answer is Answer.OK
         assert (await world.run()).status is TaskStatus.COMPLETED
 
     async def test_a_running_or_cancelled_one_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("a")
         running = await world.claim_one()
-        assert await world.ask(Event.RUN_NOW, "a") == (Answer.REFUSED, running)
+        assert await world.ask(Transition.RUN_NOW, "a") == (Answer.REFUSED, running)
         await world.schedule("b")
-        await world.ask(Event.CANCEL, "b")
-        assert (await world.ask(Event.RUN_NOW, "b")).answer is Answer.REFUSED
-        assert (await world.ask(Event.RUN_NOW, "nobody")).answer is Answer.UNKNOWN
+        await world.ask(Transition.CANCEL, "b")
+        assert (await world.ask(Transition.RUN_NOW, "b")).answer is Answer.REFUSED
+        assert (await world.ask(Transition.RUN_NOW, "nobody")).answer is Answer.UNKNOWN

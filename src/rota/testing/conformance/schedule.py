@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import ScheduleOutcome
-from rota.core.task import Event, NewTask, TaskStatus
+from rota.core.task import NewTask, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded, UnknownTaskType
 from rota.stores.base import MAX_PAYLOAD_BYTES
@@ -53,10 +53,12 @@ class TestSchedule(Suite):
         assert again == (ScheduleOutcome.EXISTS, first)
         assert await world.there("k") == first
 
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL, Event.DISCARD])
-    async def test_a_finished_identity_can_be_made_again(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.FAIL, Transition.DISCARD])
+    async def test_a_finished_identity_can_be_made_again(
+        self, world: World, work: TaskType, transition: Transition
+    ) -> None:
         await world.schedule("k")
-        finished = await world.run(event, error="boom")
+        finished = await world.run(transition, error="boom")
         assert not finished.status.is_live
         again = await world.schedule("k", payload="new")
         assert again.outcome is ScheduleOutcome.CREATED
@@ -71,7 +73,7 @@ class TestSchedule(Suite):
     ) -> None:
         """Also if all of its first life was within one millisecond."""
         await world.schedule("k")
-        await world.run(Event.COMPLETE)
+        await world.run(Transition.COMPLETE)
         world.clock.advance(60)
         await world.schedule("k", trigger=hourly(world.now) if kind == "series" else None)
         task = await world.there("k")
@@ -79,12 +81,12 @@ class TestSchedule(Suite):
 
     async def test_a_cancelled_identity_can_be_made_again(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         assert (await world.schedule("k")).outcome is ScheduleOutcome.CREATED
 
     async def test_a_failed_one_leaves_the_dead_letters(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.run(Event.FAIL)
+        await world.run(Transition.FAIL)
         await world.schedule("k")
         assert await world.all_tasks(status=TaskStatus.FAILED) == []
 
@@ -128,7 +130,7 @@ class TestSchedule(Suite):
         assert first.next_fire == other.next_fire == world.now + HOUR
         assert world.now + HOUR <= first.scheduled_at < world.now + 2 * HOUR
         assert first.scheduled_at != other.scheduled_at
-        await world.ask(Event.CANCEL, "k")
+        await world.ask(Transition.CANCEL, "k")
         assert (await world.series("k", policy=spread)).scheduled_at == first.scheduled_at
 
 
@@ -161,7 +163,7 @@ class TestScheduleLimits(Suite):
             ScheduleOutcome.QUOTA,
         ]
         assert (await world.schedule("d", owner="you", owner_limit=2)).outcome is ScheduleOutcome.CREATED
-        await world.ask(Event.CANCEL, "a")
+        await world.ask(Transition.CANCEL, "a")
         assert (await world.schedule("c", owner="me", owner_limit=2)).outcome is ScheduleOutcome.CREATED
 
     async def test_an_unknown_type_is_an_error_before_any_write(self, world: World, work: TaskType) -> None:
@@ -242,6 +244,6 @@ class TestUpsert(Suite):
 
     async def test_replace_does_not_resume_a_paused_one(self, world: World, work: TaskType) -> None:
         before = await world.series("k")
-        await world.ask(Event.PAUSE)
+        await world.ask(Transition.PAUSE)
         await world.schedule("k", trigger=before.trigger, payload="new", replace=True)
         assert await world.status("k") is TaskStatus.PAUSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.clock import HOUR, MINUTE
-from rota.core.task import Event, Task, TaskStatus
+from rota.core.task import Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.stores.memory import MemoryStore
 from rota.testing.clock import FakeClock
@@ -56,14 +56,22 @@ class TestSerial(Suite):
         assert [task.key for task in await world.claim(5, ("work", "other"))] == ["a", "b", "c", "d"]
 
     @pytest.mark.parametrize(
-        "event", [Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE]
+        "transition",
+        [
+            Transition.COMPLETE,
+            Transition.DISCARD,
+            Transition.RETRY,
+            Transition.FAIL,
+            Transition.SNOOZE,
+            Transition.RELEASE,
+        ],
     )
-    async def test_every_exit_lets_the_next_one_in(self, world: World, work: TaskType, event: Event) -> None:
+    async def test_every_exit_lets_the_next_one_in(self, world: World, work: TaskType, transition: Transition) -> None:
         await world.schedule("a", serial="s")
         await world.schedule("b", serial="s")
         holder = (await world.claim(2))[0]
         assert await parked(world) == ["b"]
-        await world.settle(holder, event, after_ms=HOUR)
+        await world.settle(holder, transition, after_ms=HOUR)
         assert await parked(world) == []
         claimed = await take(world)
         assert "b" in claimed or claimed == ["a"]
@@ -93,8 +101,8 @@ class TestSerial(Suite):
         await world.schedule("a", serial="s")
         await world.schedule("b", serial="s")
         holder = (await world.claim(2))[0]
-        await world.ask(Event.CANCEL, "a")
-        await world.settle(holder, Event.RELEASE)
+        await world.ask(Transition.CANCEL, "a")
+        await world.settle(holder, Transition.RELEASE)
         assert await take(world) == ["b"]
 
     async def test_a_series_that_holds_it_gives_it_up_between_its_fires(self, world: World, work: TaskType) -> None:
@@ -151,7 +159,7 @@ class TestParking(Suite):
     async def test_the_one_let_in_that_is_paused_makes_way(self, world: World, work: TaskType) -> None:
         holder = await self._busy(world, "a", "b")
         await world.settle(holder)
-        await world.ask(Event.PAUSE, "a")
+        await world.ask(Transition.PAUSE, "a")
         assert await take(world) == ["b"]
 
     async def test_the_one_let_in_that_is_put_off_makes_way(self, world: World, work: TaskType) -> None:
@@ -163,27 +171,29 @@ class TestParking(Suite):
     async def test_the_one_let_in_that_is_cancelled_makes_way(self, world: World, work: TaskType) -> None:
         holder = await self._busy(world, "a", "b")
         await world.settle(holder)
-        await world.ask(Event.CANCEL, "a")
+        await world.ask(Transition.CANCEL, "a")
         assert await take(world) == ["b"]
 
-    @pytest.mark.parametrize("event", [Event.PAUSE, Event.CANCEL, Event.END])
-    async def test_a_parked_one_can_be_asked_for_things(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.PAUSE, Transition.CANCEL, Transition.END])
+    async def test_a_parked_one_can_be_asked_for_things(
+        self, world: World, work: TaskType, transition: Transition
+    ) -> None:
         holder = await self._busy(world, "a", "b")
-        reply = await world.ask(event, "a")
+        reply = await world.ask(transition, "a")
         assert reply.task is not None
         assert not reply.task.parked
         await world.settle(holder)
         assert await take(world) == ["b"]
 
-    @pytest.mark.parametrize("event", [Event.RUN_NOW, Event.UPDATE])
+    @pytest.mark.parametrize("transition", [Transition.RUN_NOW, Transition.UPDATE])
     async def test_what_is_brought_forward_still_waits_for_the_serial(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         holder = await self._busy(world, "a", "b")
-        if event is Event.UPDATE:
+        if transition is Transition.UPDATE:
             await world.update("b", priority=10)
         else:
-            await world.ask(event, "b")
+            await world.ask(transition, "b")
         assert await take(world) == []
         await world.settle(holder)
         assert len(await take(world)) == 1
@@ -192,14 +202,14 @@ class TestParking(Suite):
     async def test_nothing_is_stranded_whatever_is_asked(self, world: World, work: TaskType) -> None:
         keys = [f"k{number}" for number in range(8)]
         holder = await self._busy(world, *keys)
-        await world.ask(Event.PAUSE, "k0")
-        await world.ask(Event.RUN_NOW, "k1")
+        await world.ask(Transition.PAUSE, "k0")
+        await world.ask(Transition.RUN_NOW, "k1")
         await world.update("k2", scheduled_at=world.now + HOUR)
-        await world.ask(Event.PAUSE, "k3")
-        await world.ask(Event.RESUME, "k3")
+        await world.ask(Transition.PAUSE, "k3")
+        await world.ask(Transition.RESUME, "k3")
         await world.settle(holder)
         done: list[str] = []
-        await world.ask(Event.RESUME, "k0")
+        await world.ask(Transition.RESUME, "k0")
         world.clock.advance("1h")
         while True:
             tasks = await world.claim(3)

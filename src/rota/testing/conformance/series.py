@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.clock import HOUR, MINUTE, SECOND
-from rota.core.task import Event, TaskStatus
+from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.testing.conformance.world import Suite, World, hourly, policy
 
@@ -35,7 +35,7 @@ class TestSeries(Suite):
         await world.type(max_retries=0)
         made = await world.series("k")
         world.clock.advance("1h")
-        after = await world.run(Event.RETRY, error="boom")
+        after = await world.run(Transition.RETRY, error="boom")
         assert made.next_fire is not None
         assert (after.status, after.next_fire, after.errors) == (TaskStatus.PENDING, made.next_fire + HOUR, 0)
         assert after.error == "boom"
@@ -155,13 +155,13 @@ class TestLimits(Suite):
     async def test_a_retried_fire_counts_once(self, world: World, work: TaskType) -> None:
         await world.series("k", max_runs=2)
         world.clock.advance("1h")
-        await world.run(Event.RETRY, after_ms=0)
+        await world.run(Transition.RETRY, after_ms=0)
         assert (await world.run()).status is TaskStatus.PENDING
 
     async def test_the_last_fire_that_fails_is_a_dead_letter(self, world: World, work: TaskType) -> None:
         await world.series("k", max_runs=1)
         world.clock.advance("1h")
-        assert (await world.run(Event.FAIL)).status is TaskStatus.FAILED
+        assert (await world.run(Transition.FAIL)).status is TaskStatus.FAILED
 
     async def test_a_series_ends_when_it_expires(self, world: World, work: TaskType) -> None:
         await world.series("k", expires_at=world.now + 90 * MINUTE)
@@ -200,28 +200,28 @@ class TestNoSilentSkip(Suite):
         """Late claims, long runs, retries, releases, a pause: the rows partition the fires."""
         start = world.now
         await world.series("k", policy=policy(misfire=misfire, overlap=overlap))
-        plan: list[tuple[str, str, Event]] = [
-            ("1h", "5m", Event.COMPLETE),
-            ("3h10m", "10m", Event.COMPLETE),
-            ("1h", "2h20m", Event.FAIL),
-            ("20m", "1h", Event.RETRY),
-            ("10m", "3h", Event.COMPLETE),
-            ("5h", "30m", Event.RELEASE),
-            ("1m", "10m", Event.COMPLETE),
+        plan: list[tuple[str, str, Transition]] = [
+            ("1h", "5m", Transition.COMPLETE),
+            ("3h10m", "10m", Transition.COMPLETE),
+            ("1h", "2h20m", Transition.FAIL),
+            ("20m", "1h", Transition.RETRY),
+            ("10m", "3h", Transition.COMPLETE),
+            ("5h", "30m", Transition.RELEASE),
+            ("1m", "10m", Transition.COMPLETE),
         ]
-        for late, took, event in plan:
+        for late, took, transition in plan:
             world.clock.advance(late)
             for task in await world.claim():
                 world.clock.advance(took)
-                again = event in (Event.RETRY, Event.RELEASE)
-                await world.settle(task, event, after_ms=0, reason="again" if again else None)
-        await world.ask(Event.PAUSE)
+                again = transition in (Transition.RETRY, Transition.RELEASE)
+                await world.settle(task, transition, after_ms=0, reason="again" if again else None)
+        await world.ask(Transition.PAUSE)
         world.clock.advance("4h")
-        await world.ask(Event.RESUME)
+        await world.ask(Transition.RESUME)
         world.clock.advance("1h")
         while tasks := await world.claim():
             await world.settle(tasks[0])
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         seen: dict[int, int] = {}
         for run in await world.runs():
             assert run.fire_at is not None
@@ -236,15 +236,19 @@ class TestNoSilentSkip(Suite):
 class TestEdited(Suite):
     """A series that is changed or stopped during a run: what it still owes then leaves its row."""
 
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.DISCARD, Event.RELEASE, Event.FAIL])
-    async def test_cancelled_the_fires_of_the_run_leave_a_row(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize(
+        "transition", [Transition.COMPLETE, Transition.DISCARD, Transition.RELEASE, Transition.FAIL]
+    )
+    async def test_cancelled_the_fires_of_the_run_leave_a_row(
+        self, world: World, work: TaskType, transition: Transition
+    ) -> None:
         made = await world.series("k")
         world.clock.advance("1h")
         task = await world.claim_one()
         world.clock.advance("2h10m")
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         world.clock.advance("1h")
-        await world.settle(task, event)
+        await world.settle(task, transition)
         # Those that passed between the wish and the end, too: until then the series was there.
         ran, passed = await world.runs()
         assert made.next_fire is not None
@@ -256,7 +260,7 @@ class TestEdited(Suite):
         await world.created("k", trigger=hourly(world.now, 5 * SECOND))
         world.clock.advance("5s")
         await world.claim_one(instance="doomed")
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         await world.tick_past_lease()
         (_, reason, fires) = (await rows(world))[1]
         assert (await world.status("k"), reason) == (TaskStatus.CANCELLED, "cancelled")
@@ -266,7 +270,7 @@ class TestEdited(Suite):
         await world.series("k", policy=policy(misfire="all"))
         world.clock.advance("4h10m")
         task = await world.claim_one()
-        await world.ask(Event.CANCEL)
+        await world.ask(Transition.CANCEL)
         await world.settle(task)
         assert await rows(world) == [("success", None, 1), ("skipped", "cancelled", 3)]
 
@@ -285,31 +289,31 @@ class TestEdited(Suite):
         assert after.next_fire == made.next_fire + 4 * HOUR
         assert await rows(world) == [("success", None, 1), (status, "misfire", 2), ("success", None, 1)]
 
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.RELEASE])
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.RELEASE])
     async def test_a_new_trigger_during_a_manual_run_leaves_a_row_for_what_was_due(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         made = await world.series("k")
         world.clock.advance("3h10m")
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.RUN_NOW)
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
         updated = (await world.runs())[0]
         assert (updated.status, updated.reason, updated.fires) == ("skipped", "updated", 3)
         assert (updated.fire_at, updated.trigger_mode) == (made.next_fire, "interval")
-        await world.settle(task, event)
-        after = await world.there("k") if event is Event.COMPLETE else await world.run()
+        await world.settle(task, transition)
+        after = await world.there("k") if transition is Transition.COMPLETE else await world.run()
         assert after.next_fire == world.now + 2 * HOUR
 
-    @pytest.mark.parametrize("event", [Event.RELEASE, Event.RETRY, Event.SNOOZE])
+    @pytest.mark.parametrize("transition", [Transition.RELEASE, Transition.RETRY, Transition.SNOOZE])
     async def test_a_new_trigger_does_not_catch_up_on_times_before_it(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         made = await world.series("k", policy=policy(misfire="all"))
         world.clock.advance("4h10m")
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now, 20 * MINUTE))
-        await world.settle(task, event, after_ms=0)
+        await world.settle(task, transition, after_ms=0)
         again = await world.claim_one()
         assert again.fire_at == made.next_fire
         world.clock.advance("50m")
@@ -326,10 +330,18 @@ class TestByHand(Suite):
 
     @pytest.mark.parametrize("by", ["update", "schedule"])
     @pytest.mark.parametrize(
-        "event", [Event.COMPLETE, Event.FAIL, Event.DISCARD, Event.RELEASE, Event.RETRY, Event.SNOOZE]
+        "transition",
+        [
+            Transition.COMPLETE,
+            Transition.FAIL,
+            Transition.DISCARD,
+            Transition.RELEASE,
+            Transition.RETRY,
+            Transition.SNOOZE,
+        ],
     )
     async def test_a_due_time_does_not_shift_the_series(
-        self, world: World, work: TaskType, by: str, event: Event
+        self, world: World, work: TaskType, by: str, transition: Transition
     ) -> None:
         made = await world.series("k")
         due_at = world.now + 10 * MINUTE
@@ -341,7 +353,7 @@ class TestByHand(Suite):
         assert (waiting.scheduled_at, waiting.next_fire, waiting.fire_at) == (due_at, made.next_fire, None)
         task = await world.claim_due("k")
         assert (task.manual, task.fire_at) == (True, due_at)
-        await world.settle(task, event, after_ms=0)
+        await world.settle(task, transition, after_ms=0)
         if (await world.there("k")).manual:
             await world.run()
         after = await world.there("k")
@@ -367,7 +379,7 @@ class TestByHand(Suite):
     async def test_a_retry_that_waits_is_moved_and_keeps_its_fire(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
         world.clock.advance("1h")
-        await world.run(Event.RETRY, after_ms=20 * MINUTE)
+        await world.run(Transition.RETRY, after_ms=20 * MINUTE)
         await world.update("k", scheduled_at=world.now + MINUTE)
         again = await world.claim_due("k")
         assert (again.manual, again.fire_at) == (False, made.next_fire)
@@ -375,17 +387,17 @@ class TestByHand(Suite):
     async def test_a_run_by_hand_that_waits_again_is_still_by_hand(self, world: World, work: TaskType) -> None:
         """Its own due time is no fire that a retry could belong to."""
         made = await world.series("k")
-        await world.ask(Event.RUN_NOW)
-        await world.run(Event.RETRY, after_ms=20 * MINUTE)
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.RUN_NOW)
+        await world.run(Transition.RETRY, after_ms=20 * MINUTE)
+        await world.ask(Transition.RUN_NOW)
         assert (await world.run()).next_fire == made.next_fire
         assert {run.trigger_mode for run in await world.runs()} == {"manual"}
 
     async def test_paused_it_is_dropped_for_the_next_fire(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
         await world.update("k", scheduled_at=world.now + MINUTE)
-        await world.ask(Event.PAUSE)
+        await world.ask(Transition.PAUSE)
         await world.update("k", scheduled_at=world.now + 2 * MINUTE)
-        await world.ask(Event.RESUME)
+        await world.ask(Transition.RESUME)
         after = await world.there("k")
         assert (after.scheduled_at, after.next_fire, after.manual) == (made.scheduled_at, made.next_fire, False)

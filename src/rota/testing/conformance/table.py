@@ -1,7 +1,7 @@
-"""Every (state, want, dirty, recurring) x event, on every store.
+"""Every (state, want, dirty, recurring) x transition, on every store.
 
-The expectations below are written from the design, not from the code of `core/lifecycle.py`: what an event answers in
-each state, and where a run's end leads. Each store is compared with them, and whole records with a MemoryStore that
+The expectations below are written from the design, not from the code of `core/lifecycle.py`: what a transition answers
+in each state, and where a run's end leads. Each store is compared with them, and whole records with a MemoryStore that
 went the same way.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.clock import HOUR, MINUTE, SECOND, Instant
-from rota.core.task import Event, RunStatus, Task, TaskStatus, Want
+from rota.core.task import RunStatus, Task, TaskStatus, Transition, Want
 from rota.stores.base import Counts
 from rota.stores.memory import MemoryStore
 from rota.testing.clock import FakeClock
@@ -26,12 +26,19 @@ INTERVAL = 30 * MINUTE
 ABSENT = "absent"
 NO_TOKEN = 999_999_999
 
-SETTLING = (Event.COMPLETE, Event.DISCARD, Event.RETRY, Event.FAIL, Event.SNOOZE, Event.RELEASE)
+SETTLING = (
+    Transition.COMPLETE,
+    Transition.DISCARD,
+    Transition.RETRY,
+    Transition.FAIL,
+    Transition.SNOOZE,
+    Transition.RELEASE,
+)
 
-# What each event answers in each state, and the state after it ("." = the same). Running tasks are left to LEAVING
+# What each transition answers in each state, and the state after it ("." = the same). Running tasks are left to LEAVING
 # where the answer is "leave". A settle of something that does not run is stale, whatever its state.
 _ANSWERS = """
-event    absent          pending         running      paused       completed       failed          cancelled
+transition    absent          pending         running      paused       completed       failed          cancelled
 schedule created:pending exists:.        exists:.     exists:.     created:pending created:pending created:pending
 update   unknown:.       ok:.            ok:.         ok:.         refused:.       refused:.       refused:.
 touch    created:pending coalesced:.     coalesced:.  coalesced:.  created:pending created:pending created:pending
@@ -56,7 +63,7 @@ erase    unknown:.       ok:absent       ok:.         ok:absent    ok:absent    
 
 # Where the end of a run leads; the first line that fits decides. The last column says when the task is due.
 _LEAVING = """
-event                     want    dirty  recurring   state      due
+transition                     want    dirty  recurring   state      due
 *                         cancel  *      *           cancelled  -
 retry                     pause   *      *           paused     back_off
 retry                     none    *      *           pending    back_off
@@ -73,35 +80,35 @@ fail                      *       no     no          failed     -
 """
 
 _ROW_OF = {
-    Event.COMPLETE: RunStatus.SUCCESS,
-    Event.DISCARD: RunStatus.SKIPPED,
-    Event.RETRY: RunStatus.ERROR,
-    Event.FAIL: RunStatus.ERROR,
-    Event.SNOOZE: RunStatus.SKIPPED,
-    Event.RELEASE: RunStatus.SKIPPED,
-    Event.REAP: RunStatus.LOST,
+    Transition.COMPLETE: RunStatus.SUCCESS,
+    Transition.DISCARD: RunStatus.SKIPPED,
+    Transition.RETRY: RunStatus.ERROR,
+    Transition.FAIL: RunStatus.ERROR,
+    Transition.SNOOZE: RunStatus.SKIPPED,
+    Transition.RELEASE: RunStatus.SKIPPED,
+    Transition.REAP: RunStatus.LOST,
 }
 
 
-def _parse_answers() -> dict[tuple[Event, str], tuple[str, str]]:
+def _parse_answers() -> dict[tuple[Transition, str], tuple[str, str]]:
     head, *lines = [line.split() for line in _ANSWERS.strip().splitlines()]
-    answers: dict[tuple[Event, str], tuple[str, str]] = {}
+    answers: dict[tuple[Transition, str], tuple[str, str]] = {}
     for name, *cells in lines:
         for state, cell in zip(head[1:], cells, strict=True):
             answer, after = cell.split(":")
-            answers[Event(name), state] = (answer, state if after == "." else after)
+            answers[Transition(name), state] = (answer, state if after == "." else after)
     return answers
 
 
 ANSWERS = _parse_answers()
-"""(event, state) -> (answer, state after)."""
+"""(transition, state) -> (answer, state after)."""
 
 LEAVING = [line.split() for line in _LEAVING.strip().splitlines()[1:]]
 """Lines of: events, want, dirty, recurring, state, due."""
 
 
 class Situation(NamedTuple):
-    """Where a task stands before the event."""
+    """Where a task stands before the transition."""
 
     state: str
     want: Want
@@ -149,15 +156,15 @@ async def make_task(world: World, situation: Situation, task_type: str, key: str
         case TaskStatus.RUNNING:
             await _make_running(world, situation, task_type, key)
         case TaskStatus.COMPLETED | TaskStatus.FAILED:
-            event = Event.COMPLETE if state == TaskStatus.COMPLETED else Event.FAIL
-            await world.settle(await world.claim_due(key, task_type), event)
+            transition = Transition.COMPLETE if state == TaskStatus.COMPLETED else Transition.FAIL
+            await world.settle(await world.claim_due(key, task_type), transition)
         case TaskStatus.CANCELLED:
-            await world.ask(Event.CANCEL, key, task_type)
+            await world.ask(Transition.CANCEL, key, task_type)
         case TaskStatus.PAUSED:
-            await world.ask(Event.PAUSE, key, task_type)
+            await world.ask(Transition.PAUSE, key, task_type)
         case _ if situation.want is Want.PAUSE:
-            await world.ask(Event.PAUSE, key, task_type)
-            await world.ask(Event.RUN_NOW, key, task_type)
+            await world.ask(Transition.PAUSE, key, task_type)
+            await world.ask(Transition.RUN_NOW, key, task_type)
         case _:
             pass
     return await world.there(key, task_type)
@@ -168,36 +175,36 @@ async def _make_running(world: World, situation: Situation, task_type: str, key:
     if situation.dirty:
         await world.touch(key, task_type)
     if situation.want is not Want.NONE:
-        await world.ask(Event.PAUSE if situation.want is Want.PAUSE else Event.CANCEL, key, task_type)
+        await world.ask(Transition.PAUSE if situation.want is Want.PAUSE else Transition.CANCEL, key, task_type)
 
 
-async def fire(world: World, situation: Situation, event: Event, task_type: str, before: Task | None) -> str:
-    """Let the event happen; its answer in one word."""
+async def fire(world: World, situation: Situation, transition: Transition, task_type: str, before: Task | None) -> str:
+    """Let the transition happen; its answer in one word."""
     key = "k"
-    match event:
-        case Event.SCHEDULE:
+    match transition:
+        case Transition.SCHEDULE:
             trigger = hourly(world.now) if situation.recurring else None
             return (await world.schedule(key, task_type, trigger=trigger)).outcome.value
-        case Event.UPDATE:
+        case Transition.UPDATE:
             return (await world.update(key, task_type, payload="edited")).answer.value
-        case Event.TOUCH:
+        case Transition.TOUCH:
             # Past the cooldown: this table is about states, the checks of an activity have tests of their own.
             world.clock.advance("30m")
             return (await world.touch(key, task_type)).outcome.value
-        case Event.CLAIM:
+        case Transition.CLAIM:
             if before is not None and before.status is TaskStatus.PENDING:
                 world.clock.set(max(world.now, before.scheduled_at))
             return "claimed" if await world.claim(1, (task_type,)) else "nothing"
-        case Event.RENEW:
+        case Transition.RENEW:
             return world.renew(_target(before, task_type)).answer.value
-        case Event.REAP:
+        case Transition.REAP:
             reaped = await world.tick_past_lease()
             return "reaped" if any(task.task_type == task_type for task in reaped) else "nothing"
-        case _ if event in SETTLING:
-            after_ms = MINUTE if event is Event.SNOOZE else None
-            return (await world.settle(_target(before, task_type), event, after_ms=after_ms)).answer.value
+        case _ if transition in SETTLING:
+            after_ms = MINUTE if transition is Transition.SNOOZE else None
+            return (await world.settle(_target(before, task_type), transition, after_ms=after_ms)).answer.value
         case _:
-            return (await world.ask(event, key, task_type)).answer.value
+            return (await world.ask(transition, key, task_type)).answer.value
 
 
 def _target(before: Task | None, task_type: str) -> Task:
@@ -217,45 +224,50 @@ class Expected(NamedTuple):
     rows: tuple[RunStatus, ...]
 
 
-def expect(situation: Situation, event: Event) -> Expected:
+def expect(situation: Situation, transition: Transition) -> Expected:
     """What the two tables above say."""
-    answer, state = ANSWERS[event, situation.state]
+    answer, state = ANSWERS[transition, situation.state]
     if state == "leave":
-        _, _, _, _, state, due = next(line for line in LEAVING if _fits(line, situation, event))
-        return Expected(answer, state, Want.NONE, False, due, (_ROW_OF[event],))
+        _, _, _, _, state, due = next(line for line in LEAVING if _fits(line, situation, transition))
+        return Expected(answer, state, Want.NONE, False, due, (_ROW_OF[transition],))
     want, dirty = situation.want, situation.dirty
     if situation.state == TaskStatus.RUNNING:
-        answer, want = _wish(event, answer, want)
-        dirty = dirty or event is Event.TOUCH
-    elif event is Event.RUN_NOW and situation.state == TaskStatus.PAUSED:
+        answer, want = _wish(transition, answer, want)
+        dirty = dirty or transition is Transition.TOUCH
+    elif transition is Transition.RUN_NOW and situation.state == TaskStatus.PAUSED:
         want = Want.PAUSE
     elif state not in (TaskStatus.PENDING, TaskStatus.RUNNING):
         want = Want.NONE
-    return Expected(answer, state, want, dirty, _due(event, answer, state), ())
+    return Expected(answer, state, want, dirty, _due(transition, answer, state), ())
 
 
-def _fits(line: Sequence[str], situation: Situation, event: Event) -> bool:
+def _fits(line: Sequence[str], situation: Situation, transition: Transition) -> bool:
     events, want, dirty, recurring, *_ = line
     return (
-        (events == "*" or event in events.split(","))
+        (events == "*" or transition in events.split(","))
         and want in ("*", situation.want)
         and dirty in ("*", "yes" if situation.dirty else "no")
         and recurring in ("*", "yes" if situation.recurring else "no")
     )
 
 
-def _wish(event: Event, answer: str, want: Want) -> tuple[str, Want]:
+def _wish(transition: Transition, answer: str, want: Want) -> tuple[str, Want]:
     """What becomes of the wish of a running task. A wish to cancel is never taken back."""
     if want is Want.CANCEL:
-        return ("cancel" if event is Event.RENEW else answer), want
-    wishes = {Event.PAUSE: Want.PAUSE, Event.RESUME: Want.NONE, Event.CANCEL: Want.CANCEL, Event.ERASE: Want.CANCEL}
-    return answer, wishes.get(event, want)
+        return ("cancel" if transition is Transition.RENEW else answer), want
+    wishes = {
+        Transition.PAUSE: Want.PAUSE,
+        Transition.RESUME: Want.NONE,
+        Transition.CANCEL: Want.CANCEL,
+        Transition.ERASE: Want.CANCEL,
+    }
+    return answer, wishes.get(transition, want)
 
 
-def _due(event: Event, answer: str, state: str) -> str:
+def _due(transition: Transition, answer: str, state: str) -> str:
     if answer == "created":
-        return "interval" if event is Event.TOUCH else "made"
-    if answer == "ok" and event in (Event.RUN_NOW, Event.REDRIVE):
+        return "interval" if transition is Transition.TOUCH else "made"
+    if answer == "ok" and transition in (Transition.RUN_NOW, Transition.REDRIVE):
         return "now"
     return "same" if state in (TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.RUNNING) else "-"
 
@@ -284,7 +296,7 @@ def due_times(label: str, situation: Situation, before: Task | None, now: Instan
 
 
 class Observed(NamedTuple):
-    """All that can be seen of an identity after the event; tokens and run ids are each store's own."""
+    """All that can be seen of an identity after the transition; tokens and run ids are each store's own."""
 
     answer: str
     task: Task | None
@@ -308,31 +320,31 @@ class TestTable(Suite):
     async def test_every_event(self, world: World, situation: Situation) -> None:
         twin = World(MemoryStore(clock := FakeClock(world.now)), clock)
         wrong: list[str] = []
-        for event in Event:
-            wrong += [f"{event}: {problem}" for problem in await self._try(world, twin, situation, event)]
+        for transition in Transition:
+            wrong += [f"{transition}: {problem}" for problem in await self._try(world, twin, situation, transition)]
         assert wrong == []
 
-    async def _try(self, world: World, twin: World, situation: Situation, event: Event) -> list[str]:
-        task_type = f"on_{event}"
-        observed, problems = await self._walk(world, situation, event, task_type)
-        remembered, _ = await self._walk(twin, situation, event, task_type)
+    async def _try(self, world: World, twin: World, situation: Situation, transition: Transition) -> list[str]:
+        task_type = f"on_{transition}"
+        observed, problems = await self._walk(world, situation, transition, task_type)
+        remembered, _ = await self._walk(twin, situation, transition, task_type)
         for name, here, there in zip(Observed._fields, observed, remembered, strict=True):
             if here != there:
                 problems.append(f"{name} differs from memory: {here} instead of {there}")
         return problems
 
     async def _walk(
-        self, world: World, situation: Situation, event: Event, task_type: str
+        self, world: World, situation: Situation, transition: Transition, task_type: str
     ) -> tuple[Observed, list[str]]:
         await world.type(task_type)
         before = await make_task(world, situation, task_type)
         rows_before = len(await world.runs("k", task_type))
         self._check_situation(before, situation)
-        answer = await fire(world, situation, event, task_type, before)
+        answer = await fire(world, situation, transition, task_type, before)
         after = await world.task("k", task_type)
         rows = tuple(run.status for run in (await world.runs("k", task_type))[rows_before:])
         await world.check_counts(task_type)
-        expected = expect(situation, event)
+        expected = expect(situation, transition)
         problems = list(self._problems(expected, situation, before, after, answer, rows, world.now))
         if answer in ("refused", "stale", "unknown", "exists", "nothing") and after != before:
             problems.append(f"it answered {answer} and yet changed {before} to {after}")

@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND
 from rota.core.outcome import TouchOutcome
-from rota.core.task import Activity, Event, Identity, TaskStatus
+from rota.core.task import Activity, Identity, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.errors import UnknownTaskType
 from rota.testing.conformance.world import WORK, Suite, World
@@ -35,7 +35,7 @@ class TestTouch(Suite):
 
     async def test_a_paused_task_counts_as_live(self, world: World, work: TaskType) -> None:
         await world.touch("k")
-        await world.ask(Event.PAUSE)
+        await world.ask(Transition.PAUSE)
         assert (await world.touch("k")).outcome is TouchOutcome.COALESCED
         assert await world.status("k") is TaskStatus.PAUSED
 
@@ -76,10 +76,12 @@ class TestTouch(Suite):
 
 
 class TestCooldown(Suite):
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.FAIL])
-    async def test_skip_takes_nothing_for_one_interval(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.FAIL])
+    async def test_skip_takes_nothing_for_one_interval(
+        self, world: World, work: TaskType, transition: Transition
+    ) -> None:
         await world.schedule("k")
-        await world.run(event)
+        await world.run(transition)
         world.clock.advance(1799)
         assert await world.touch("k") == (TouchOutcome.COOLDOWN, None, 0)
         assert not (await world.there("k")).status.is_live
@@ -98,14 +100,14 @@ class TestCooldown(Suite):
 
     async def test_what_counts_nowhere_starts_no_cooldown(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.run(Event.RELEASE)
-        await world.ask(Event.CANCEL)
+        await world.run(Transition.RELEASE)
+        await world.ask(Transition.CANCEL)
         assert (await world.touch("k")).outcome is TouchOutcome.CREATED
 
     async def test_purge_keeps_the_cooldown(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run()
-        await world.ask(Event.PURGE)
+        await world.ask(Transition.PURGE)
         assert await world.task("k") is None
         assert (await world.touch("k")).outcome is TouchOutcome.COOLDOWN
 
@@ -153,7 +155,7 @@ class TestDebounce(Suite):
         await world.type(mode="debounce", interval_ms=MINUTE)
         await world.touch("k")
         world.clock.advance("1m")
-        waiting = await world.run(Event.RETRY, after_ms=5 * SECOND)
+        waiting = await world.run(Transition.RETRY, after_ms=5 * SECOND)
         await world.touch("k")
         assert (await world.there("k")).scheduled_at == waiting.scheduled_at
 
@@ -166,10 +168,10 @@ class TestActivityDuringARun(Suite):
             assert (await world.touch("k")).outcome is TouchOutcome.COALESCED
         assert (await world.there("k")).dirty
 
-    @pytest.mark.parametrize("event", [Event.COMPLETE, Event.DISCARD, Event.FAIL])
-    async def test_exactly_one_follow_up(self, world: World, work: TaskType, event: Event) -> None:
+    @pytest.mark.parametrize("transition", [Transition.COMPLETE, Transition.DISCARD, Transition.FAIL])
+    async def test_exactly_one_follow_up(self, world: World, work: TaskType, transition: Transition) -> None:
         await self._running_and_touched(world)
-        reply = await world.settle(await world.there("k"), event)
+        reply = await world.settle(await world.there("k"), transition)
         task = reply.task
         assert task is not None
         assert (task.status, task.dirty, task.scheduled_at) == (TaskStatus.PENDING, False, world.now + INTERVAL)
@@ -179,12 +181,12 @@ class TestActivityDuringARun(Suite):
         world.clock.advance("5h")
         assert await world.claim() == []
 
-    @pytest.mark.parametrize("event", [Event.RETRY, Event.RELEASE, Event.SNOOZE])
+    @pytest.mark.parametrize("transition", [Transition.RETRY, Transition.RELEASE, Transition.SNOOZE])
     async def test_a_run_that_is_repeated_anyway_is_the_follow_up(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         await self._running_and_touched(world)
-        reply = await world.settle(await world.there("k"), event, after_ms=0)
+        reply = await world.settle(await world.there("k"), transition, after_ms=0)
         assert reply.task is not None
         assert (reply.task.status, reply.task.dirty) == (TaskStatus.PENDING, False)
         assert (await world.run()).status is TaskStatus.COMPLETED
@@ -195,10 +197,10 @@ class TestActivityDuringARun(Suite):
         await world.type(max_retries=1)
         await world.touch("k")
         world.clock.advance("30m")
-        await world.run(Event.RETRY, after_ms=0)
+        await world.run(Transition.RETRY, after_ms=0)
         await world.claim_one()
         await world.touch("k")
-        reply = await world.settle(await world.there("k"), Event.RETRY)
+        reply = await world.settle(await world.there("k"), Transition.RETRY)
         assert reply.task is not None
         # One task has ended failed, and max_retries is 1: the breaker is open, so there is no follow-up.
         assert reply.task.status is TaskStatus.FAILED
@@ -206,7 +208,7 @@ class TestActivityDuringARun(Suite):
     async def test_a_final_failure_below_the_breaker_has_its_follow_up(self, world: World) -> None:
         await world.type(max_retries=2)
         await self._running_and_touched(world)
-        reply = await world.settle(await world.there("k"), Event.FAIL)
+        reply = await world.settle(await world.there("k"), Transition.FAIL)
         assert reply.task is not None
         assert reply.task.status is TaskStatus.PENDING
         assert [run.status for run in await world.runs()] == ["error"]
@@ -234,7 +236,7 @@ class TestActivityDuringARun(Suite):
 class TestBreaker(Suite):
     async def _fail(self, world: World) -> None:
         await world.claim_due("k")
-        await world.settle(await world.there("k"), Event.FAIL)
+        await world.settle(await world.there("k"), Transition.FAIL)
 
     async def _open(self, world: World, failures: int = 2) -> None:
         for _ in range(failures):
@@ -272,8 +274,8 @@ class TestBreaker(Suite):
         await world.touch("k")
         world.clock.advance("30m")
         for _ in range(2):
-            await world.run(Event.RETRY, after_ms=0)
-        await world.run(Event.COMPLETE)
+            await world.run(Transition.RETRY, after_ms=0)
+        await world.run(Transition.COMPLETE)
         world.clock.advance("30m")
         assert (await world.touch("k")).outcome is TouchOutcome.CREATED
 
@@ -305,7 +307,7 @@ class TestBreaker(Suite):
     async def test_redrive_closes_it(self, world: World) -> None:
         await world.type(max_retries=2)
         await self._open(world)
-        await world.ask(Event.REDRIVE)
+        await world.ask(Transition.REDRIVE)
         await world.run()
         world.clock.advance("30m")
         assert (await world.touch("k")).outcome is TouchOutcome.CREATED
@@ -315,6 +317,6 @@ class TestBreaker(Suite):
         await world.touch("k")
         await world.claim_due("k")
         await world.touch("k")
-        reply = await world.settle(await world.there("k"), Event.FAIL)
+        reply = await world.settle(await world.there("k"), Transition.FAIL)
         assert reply.task is not None
         assert reply.task.status is TaskStatus.FAILED

@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
-from rota.core.task import Change, Event, TaskStatus
+from rota.core.task import Change, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.errors import InvalidTrigger, LimitExceeded
 from rota.stores.base import MAX_PAYLOAD_BYTES
@@ -21,7 +21,7 @@ class TestUpdate(Suite):
     async def test_only_what_is_named_changes(self, world: World, work: TaskType, paused: bool) -> None:
         before = await world.series("k", payload="old", max_runs=5, expires_at=world.now + 100 * HOUR)
         if paused:
-            await world.ask(Event.PAUSE)
+            await world.ask(Transition.PAUSE)
         reply = await world.update("k", payload="new", priority=9)
         after = await world.there("k")
         assert reply == (Answer.OK, after)
@@ -64,8 +64,8 @@ class TestUpdate(Suite):
 
     async def test_a_manual_run_that_waits_is_not_lost(self, world: World, work: TaskType) -> None:
         await world.series("k")
-        await world.ask(Event.PAUSE)
-        await world.ask(Event.RUN_NOW)
+        await world.ask(Transition.PAUSE)
+        await world.ask(Transition.RUN_NOW)
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
         task = await world.run()
         assert (task.status, task.next_fire) == (TaskStatus.PAUSED, world.now + 2 * HOUR)
@@ -124,18 +124,18 @@ class TestUpdateDuringARun(Suite):
         await world.settle(task)
         assert (await world.there("k")).next_fire == world.now + HOUR
 
-    @pytest.mark.parametrize("event", [Event.RETRY, Event.RELEASE, Event.SNOOZE])
+    @pytest.mark.parametrize("transition", [Transition.RETRY, Transition.RELEASE, Transition.SNOOZE])
     async def test_a_single_time_becomes_a_series_and_is_tried_again_first(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         await world.schedule("k")
         task = await world.claim_one()
         world.clock.advance("3h")
         await world.update("k", trigger=hourly(world.now - 30 * MINUTE))
-        await world.settle(task, event, after_ms=0)
+        await world.settle(task, transition, after_ms=0)
         after = await world.run()
         assert (after.status, after.next_fire) == (TaskStatus.PENDING, world.now + 30 * MINUTE)
-        assert await world.ask(Event.PAUSE) == (Answer.OK, await world.there("k"))
+        assert await world.ask(Transition.PAUSE) == (Answer.OK, await world.there("k"))
 
     async def test_a_new_single_time_is_not_lost(self, world: World, work: TaskType) -> None:
         for made in (world.series("a"), world.created("b", scheduled_at=world.now + HOUR)):
@@ -149,15 +149,15 @@ class TestUpdateDuringARun(Suite):
         world.clock.advance("1m")
         assert [(await world.run()).status for _ in range(2)] == [TaskStatus.COMPLETED] * 2
 
-    @pytest.mark.parametrize("event", [Event.RETRY, Event.RELEASE, Event.SNOOZE])
+    @pytest.mark.parametrize("transition", [Transition.RETRY, Transition.RELEASE, Transition.SNOOZE])
     async def test_a_retry_keeps_its_fire_and_then_the_new_series_goes_on(
-        self, world: World, work: TaskType, event: Event
+        self, world: World, work: TaskType, transition: Transition
     ) -> None:
         made = await world.series("k", policy=policy(misfire="latest"))
         world.clock.advance("1h")
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now + 5 * MINUTE, 2 * HOUR))
-        await world.settle(task, event, after_ms=0)
+        await world.settle(task, transition, after_ms=0)
         again = await world.claim_one()
         assert again.fire_at == made.next_fire
         await world.settle(again)

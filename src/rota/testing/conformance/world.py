@@ -17,7 +17,6 @@ from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched
 from rota.core.task import (
     Activity,
     Change,
-    Event,
     Identity,
     NewTask,
     Renewal,
@@ -25,6 +24,7 @@ from rota.core.task import (
     Settlement,
     Task,
     TaskStatus,
+    Transition,
 )
 from rota.core.task_type import TaskType
 from rota.stores.base import Beat, Claimed, ClaimRequest, Counts, Purged, RunQuery, Store, TaskQuery, Tick
@@ -140,13 +140,13 @@ class World:
         self.clock.set(max(self.now, task.scheduled_at))
         return await self.claim_one(task_type)
 
-    async def settle(self, task: Task, event: Event = Event.COMPLETE, **fields: object) -> Reply:
-        settled = Settlement(task_type=task.task_type, key=task.key, token=task.token, event=event)
+    async def settle(self, task: Task, transition: Transition = Transition.COMPLETE, **fields: object) -> Reply:
+        settled = Settlement(task_type=task.task_type, key=task.key, token=task.token, transition=transition)
         return (await self.store.settle([replace(settled, **fields)], now=self.now))[0]
 
-    async def run(self, event: Event = Event.COMPLETE, task_type: str = WORK, **fields: object) -> Task:
+    async def run(self, transition: Transition = Transition.COMPLETE, task_type: str = WORK, **fields: object) -> Task:
         """Claim the one that is due and settle it; the task afterwards."""
-        reply = await self.settle(await self.claim_one(task_type), event, **fields)
+        reply = await self.settle(await self.claim_one(task_type), transition, **fields)
         assert reply.answer is Answer.OK
         assert reply.task is not None
         return reply.task
@@ -157,8 +157,8 @@ class World:
 
     # --- what people ask for ---
 
-    async def ask(self, event: Event, key: str = "k", task_type: str = WORK) -> Reply:
-        return (await self.store.ask(event, [Identity(task_type, key)], now=self.now))[0]
+    async def ask(self, transition: Transition, key: str = "k", task_type: str = WORK) -> Reply:
+        return (await self.store.ask(transition, [Identity(task_type, key)], now=self.now))[0]
 
     # --- duties ---
 
