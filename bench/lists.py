@@ -20,8 +20,9 @@ from rota.clock import HOUR, Instant
 from rota.core.history import Span
 from rota.core.task import Identity, Past, RunStatus, Settlement, Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
+from rota.group_commit import MAX_GROUP
 from rota.stores import open_store
-from rota.stores.base import MAX_GROUP, ClaimRequest, RunQuery, Snapshot, Store, TaskQuery
+from rota.stores.base import ClaimRequest, RunQuery, Snapshot, Store, TaskQuery
 from rota.testing.redis_servers import redis_server
 from rota.testing.servers import postgres_server
 from rota.triggers import Interval, encode_trigger

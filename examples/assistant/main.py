@@ -20,6 +20,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException
 
+from rota.app.seeds import TaskScheduler, get_scheduler, init_scheduler
 from rota.errors import InvalidInput
 from rota.memory import (
     ChatMessagePush,
@@ -32,7 +33,6 @@ from rota.memory import (
     memory_of,
 )
 from rota.memory.shapes import MessageAnswer, PushAnswer
-from rota.scheduler import TaskScheduler, get_scheduler, init_scheduler
 
 __all__ = ["app", "create_app"]
 

@@ -9,8 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.answers import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
-    from rota.app import Rota, TaskHandle
+    from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
+    from rota.app.rota import Rota, TaskHandle
+    from rota.app.seeds import (
+        ITaskScheduler,
+        RedisTaskScheduler,
+        TaskHandler,
+        TaskInfo,
+        TaskScheduler,
+        get_scheduler,
+        init_scheduler,
+        set_scheduler,
+    )
     from rota.config import Config, load_config
     from rota.core.outcome import TouchOutcome
     from rota.core.task import TaskStatus
@@ -30,16 +40,6 @@ if TYPE_CHECKING:
     )
     from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
     from rota.runtime import Discard, Health, Retry, Run, Snooze
-    from rota.scheduler import (
-        ITaskScheduler,
-        RedisTaskScheduler,
-        TaskHandler,
-        TaskInfo,
-        TaskScheduler,
-        get_scheduler,
-        init_scheduler,
-        set_scheduler,
-    )
     from rota.triggers import Explanation
 
 __version__ = "0.1.0"
@@ -92,14 +92,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "rota.answers": (
+    "rota.app.results": (
         "Receipt",
         "RunInfo",
         "ScheduleInfo",
         "TaskDetails",
         "Touch",
     ),
-    "rota.app": (
+    "rota.app.rota": (
         "Rota",
         "TaskHandle",
     ),
@@ -141,7 +141,7 @@ _HOMES = {
         "Run",
         "Snooze",
     ),
-    "rota.scheduler": (
+    "rota.app.seeds": (
         "ITaskScheduler",
         "RedisTaskScheduler",
         "TaskHandler",

@@ -18,7 +18,7 @@ from rota.agents.ledger import Ledger
 from rota.agents.record import AgentPayload
 from rota.agents.runners.base import MEBIBYTE
 from rota.agents.service import KEPT_MS
-from rota.builtin import build
+from rota.app.builtin import build
 from rota.clock import MINUTE
 from rota.config import load_config
 from rota.core.task import Identity, NewTask, Transition
@@ -126,7 +126,7 @@ async def test_what_was_over_long_ago_is_forgotten_and_nothing_else(
         await agents.reject(ANN, refused.id)
         await agents.cancel_task(ANN, over.id)
         store, ledger = await app.store(), Ledger(await app.database())
-        await store.ask(Transition.PURGE, [Identity(AGENT, over.id)])
+        await store.apply(Transition.PURGE, [Identity(AGENT, over.id)])
         keeper = Keeper(agents)
         assert await keeper.run_once() == 0, "not yet"
         clock.advance(f"{KEPT_MS // MINUTE + 1}m")
@@ -225,7 +225,7 @@ async def test_what_is_over_takes_no_place_in_the_list_of_what_is_not(app: Rota,
             for number in range(1_100)
         ]
         await store.schedule(many)
-        await store.ask(Transition.CANCEL, [Identity(AGENT, new.key) for new in many])
+        await store.apply(Transition.CANCEL, [Identity(AGENT, new.key) for new in many])
         made = await agents.schedule_task(ANN, group="family", **HOURLY)
         assert [one.id for one in await agents.list_tasks(ANN, group="family")] == [made.id]
         assert len(await agents.list_tasks(ANN, group="family", finished=True)) == 1_000

@@ -14,7 +14,6 @@ from tests.api.calls import check_problem
 from tests.api.stage import Stage, staged
 
 from rota.access import AuditEntry
-from rota.answers import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
 from rota.api.models import (
     AuditModel,
     CountsModel,
@@ -25,6 +24,7 @@ from rota.api.models import (
     TaskModel,
     TouchModel,
 )
+from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
 from rota.stores.base import Counts, Erasure
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore

@@ -10,8 +10,8 @@ from tests.api.calls import check_problem, dead_letters
 from tests.api.stage import Stage, staged
 
 from rota.access import Principal, Role
+from rota.app.operator import Counted, Done, Operator
 from rota.core.task import Task, TaskStatus, Transition
-from rota.operator import Counted, Done, Operator
 from rota.stores.base import Page, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore
@@ -71,7 +71,7 @@ async def test_what_joins_in_between_is_not_touched(after: int, status: int, pau
 async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.operator.MAX_COUNTED", 3)
+    monkeypatch.setattr("rota.app.operator.MAX_COUNTED", 3)
     for number in range(5):
         await stage.app.schedule("job", key=f"k{number}", delay="1h")
     pending: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
@@ -79,7 +79,7 @@ async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(
     assert (counted["matched"], counted["matched_is_all"]) == (5, True), "kept counters know"
     operator = Operator(stage.app, Principal("p", "p", Role.OPERATOR, "api"))
     query = TaskQuery(task_type="job", status=TaskStatus.PENDING)
-    assert await operator.ask_all(Transition.PAUSE, query, agreed=Counted(4, True)) == Done(4, 0)
+    assert await operator.apply_all(Transition.PAUSE, query, agreed=Counted(4, True)) == Done(4, 0)
     done = (await stage.operator.post("/api/tasks/bulk", json={**pending, "expected": 1})).json()
     assert done["changed"] == 1
     some: dict[str, Any] = {"event": "resume", "query": {"search": "k"}}

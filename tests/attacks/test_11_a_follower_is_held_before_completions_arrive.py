@@ -40,7 +40,7 @@ async def waits_at_a_second_completion(store: SqlStore, clock: FakeClock) -> Wor
     await world.run(task_type="d")
     await complete(world, "a")
     await world.pump()
-    await world.ask(Transition.RUN_NOW, "k", "d")
+    await world.apply(Transition.RUN_NOW, "k", "d")
     await complete(world, "c")
     return world
 

@@ -10,7 +10,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from rota import Rota
-from rota.answers import Receipt, TaskDetails
+from rota.app.results import Receipt, TaskDetails
 from rota.core.task import Task
 from rota.runtime import Retry
 from rota.runtime.running import Running

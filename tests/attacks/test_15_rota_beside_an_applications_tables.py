@@ -216,7 +216,7 @@ async def live_tasks(url: str, clock: FakeClock) -> dict[str, int]:
     for key in ("completed", "failed", "running", "dirty", "cancelled", "paused", "pending"):
         await world.schedule(key)
         if key in ("cancelled", "paused"):
-            await world.ask(Transition.CANCEL if key == "cancelled" else Transition.PAUSE, key)
+            await world.apply(Transition.CANCEL if key == "cancelled" else Transition.PAUSE, key)
         elif key != "pending":
             task = await world.claim_one()
             if key in ("completed", "failed"):

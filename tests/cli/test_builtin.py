@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from rota.builtin import build
+from rota.app.builtin import build
 from rota.config import load_config
 from rota.core.task_type import TaskType
 

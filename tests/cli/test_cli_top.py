@@ -19,11 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rota.answers import RunInfo
+from rota.app.overview import InstanceView, MinuteView, Overview, TypeView
+from rota.app.results import RunInfo
 from rota.cli.top_view import MOST_TROUBLE, Look, frame, sparkline
 from rota.clock import MINUTE
 from rota.core.task import RunStatus
-from rota.overview import InstanceView, MinuteView, Overview, TypeView
 
 NOW = 1_800_000_000_000
 texts = st.text(min_size=1, max_size=40)

@@ -87,7 +87,7 @@ async def test_d06_failures_retry_then_dead_letter(world: World) -> None:
         await world.settle(await world.there("k"), Transition.RETRY, error="boom", chance=0.9)
     dead = await world.all_tasks(status=TaskStatus.FAILED)
     assert [(task.key, task.errors, task.error) for task in dead] == [("k", 4, "boom")]
-    await world.ask(Transition.REDRIVE)
+    await world.apply(Transition.REDRIVE)
     assert (await world.run()).status is TaskStatus.COMPLETED
 
 
@@ -178,7 +178,7 @@ async def test_d26_every_run_leaves_a_record(world: World) -> None:
         RunStatus.SUCCESS,
     ]
     assert len({run.run_id for run in runs}) == len({run.token for run in runs}) == 5
-    await world.ask(Transition.RUN_NOW)
+    await world.apply(Transition.RUN_NOW)
     await world.run(Transition.DISCARD)
     assert (await world.runs())[-1].trigger_mode == "manual"
 
@@ -229,9 +229,9 @@ async def test_d34_times_compare_as_numbers(world: World) -> None:
 async def test_d37_resume(world: World) -> None:
     await world.type()
     await world.series("k")
-    await world.ask(Transition.PAUSE)
+    await world.apply(Transition.PAUSE)
     world.clock.advance("30d")
-    await world.ask(Transition.RESUME)
+    await world.apply(Transition.RESUME)
     assert await world.claim() == []
     assert (await world.there("k")).scheduled_at == world.now + HOUR
     assert [(run.reason, run.fires) for run in await world.runs()] == [("paused", 30 * 24)]

@@ -82,9 +82,9 @@ async def live(world: World, user_id: str) -> None:
         await world.run(transition, reason=None if transition is Transition.COMPLETE else f"by {user_id}")
     await world.series(key("series"), user_id=user_id, owner=user_id)
     for _ in range(3):
-        await world.ask(Transition.RUN_NOW, key("series"))
+        await world.apply(Transition.RUN_NOW, key("series"))
         await world.run(result=f"of {user_id}")
-    await world.ask(Transition.PAUSE, key("series"))
+    await world.apply(Transition.PAUSE, key("series"))
     await world.schedule(f"stray of {user_id}", user_id=user_id, serial=user_id)
     held = await world.claim_one()
     await world.schedule(key("parked"), user_id=user_id, serial=user_id, priority=7)
@@ -96,7 +96,7 @@ async def live(world: World, user_id: str) -> None:
     await world.schedule(key("past"), user_id=user_id)
     for _ in range(2):
         await world.run()
-    await world.ask(Transition.PURGE, key("past"))
+    await world.apply(Transition.PURGE, key("past"))
     await world.touch(key("touched"), user_id=user_id)
     await world.pump()
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import HOUR, from_datetime
 from rota.core.outcome import Answer
 from rota.core.task import TaskStatus, Transition
@@ -87,7 +87,7 @@ class TestFaultyStore:
         with pytest.raises(StoreUnavailable):
             await world.counts()
         with pytest.raises(StoreUnavailable):
-            await world.ask(Transition.PAUSE)
+            await world.apply(Transition.PAUSE)
         faulty.heal()
         assert (await world.counts()).pending == 0
 
@@ -103,9 +103,9 @@ class TestFaultyStore:
     async def test_the_operators_verbs_go_by_their_own_names(self, faulty: FaultyStore, world: World) -> None:
         await world.schedule("k")
         with faulty.down("pause"), pytest.raises(StoreUnavailable):
-            await world.ask(Transition.PAUSE)
+            await world.apply(Transition.PAUSE)
         with faulty.down("pause"):
-            assert (await world.ask(Transition.CANCEL)).answer is Answer.OK
+            assert (await world.apply(Transition.CANCEL)).answer is Answer.OK
 
     async def test_slow_waits_first(self, faulty: FaultyStore, world: World) -> None:
         with faulty.slow(30, "schedule"), pytest.raises(TimeoutError):

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from rota import Rota
 from rota.access import Principal, Role
+from rota.app.operator import Operator
 from rota.clock import HOUR, MINUTE, SECOND, Instant
 from rota.core.history import Slice, of_run
 from rota.core.task import Activity, Identity, NewTask, Settlement, Task, Transition
 from rota.database.tables import alerts as alert_tables
 from rota.errors import RotaError
 from rota.keys import UserKeyBuilder, UserKeyConfig
-from rota.operator import Operator
 from rota.stores.base import Beat, ClaimRequest, Store
 
 USERS = ("ada", "grace", "linus", "margaret", "edsger", "barbara", "donald", "radia", "tim", "hedy")
@@ -219,9 +219,9 @@ async def _actions(app: Rota) -> None:
     operator = Operator(app, Principal("token:5ad0c1f2", "on call", Role.OPERATOR, "dashboard"))
     await operator.override("detail_batch", {"concurrency": 4})
     await operator.override("embedding_refresh", {"frozen": True})
-    await operator.ask(Transition.PAUSE, Identity("agent", "price-check"))
-    await operator.ask(Transition.RESUME, Identity("agent", "price-check"))
+    await operator.apply(Transition.PAUSE, Identity("agent", "price-check"))
+    await operator.apply(Transition.RESUME, Identity("agent", "price-check"))
     try:
-        await operator.ask(Transition.REDRIVE, Identity("agent", "price-check"))
+        await operator.apply(Transition.REDRIVE, Identity("agent", "price-check"))
     except RotaError:
         await asyncio.sleep(0)  # refused, and the log says so

@@ -18,9 +18,9 @@ from rota import Rota, TaskType, TriggerMode
 from rota.access import Principal, Role, Tokens
 from rota.agents import Caller, agents_of
 from rota.api.paths import quote_key
+from rota.app.operator import Operator
 from rota.core.task import Identity, NewTask, Renewal, Settlement, Transition
 from rota.database.tables import alerts as alert_tables
-from rota.operator import Operator
 from rota.stores.base import Beat, ClaimRequest, Store
 from rota.triggers import Interval, encode_trigger
 
@@ -111,8 +111,8 @@ async def _fill(app: Rota) -> None:
     )
     for text in PAYLOADS:
         operator = Operator(app, Principal(text, text, Role.OPERATOR, "api"))
-        await operator.ask(Transition.PAUSE, Identity("waiting", text))
-        await operator.ask(Transition.RESUME, Identity("waiting", text))
+        await operator.apply(Transition.PAUSE, Identity("waiting", text))
+        await operator.apply(Transition.RESUME, Identity("waiting", text))
 
 
 async def _settle(store: Store, event: Transition, key: str, said: str) -> None:

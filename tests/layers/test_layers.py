@@ -18,7 +18,9 @@ ROOT = Path(rota.__file__).parent
 # Each layer may use those above it in this list, and its own.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"call_timeout", "clock", "codec", "forking", "keys", "logs", "printable", "private_files"}),
+    frozenset(
+        {"call_timeout", "clock", "codec", "forking", "group_commit", "keys", "logs", "printable", "private_files"}
+    ),
     frozenset({"triggers"}),
     frozenset({"core"}),
     frozenset({"config"}),
@@ -27,23 +29,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"access", "webhooks"}),
     frozenset({"runtime", "events"}),
     frozenset({"alerts", "batches", "agents", "memory"}),
-    frozenset(
-        {
-            "answers",
-            "app",
-            "background",
-            "builtin",
-            "by_hand",
-            "connection",
-            "operator",
-            "overview",
-            "registry",
-            "scheduler",
-            "schedules",
-            "sync",
-            "tasks",
-        }
-    ),
+    frozenset({"app"}),
     frozenset({"api", "cli", "dashboard", "integrations", "mcp", "telemetry"}),
     frozenset({"testing"}),
 )

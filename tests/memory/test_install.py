@@ -10,6 +10,7 @@ from tests.memory.stage import capture
 
 from rota import Rota
 from rota.access import Principal
+from rota.app.operator import Operator
 from rota.errors import InvalidConfig
 from rota.memory import (
     MEMORY_TYPES,
@@ -25,7 +26,6 @@ from rota.memory import (
     periodic_memory_compression_for_user,
 )
 from rota.memory.install import touched_types
-from rota.operator import Operator
 from rota.testing import FakeClock
 
 SAME = ["I love hiking in the mountains.", "I really love hiking in the mountains!"]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.answers import RunInfo
+from rota.app.results import RunInfo
 from rota.memory import ChatPush, Contexts, Memory, Message, Scope, State, install_memory
 from rota.testing import FakeClock
 

@@ -10,6 +10,7 @@ from tests.memory.stage import capture, compress
 
 from rota import Rota
 from rota.access import Principal
+from rota.app.operator import Operator
 from rota.core.task import NewTask
 from rota.database import Database
 from rota.database.tables.memory import contexts as table
@@ -17,7 +18,6 @@ from rota.database.tables.memory import statistics, summaries, watermarks
 from rota.memory import ChatPush, Contexts, Memory, Message, Owner, RuleMerger, install_memory
 from rota.memory.contexts import Lost
 from rota.memory.person import erase_user, export_user
-from rota.operator import Operator
 from rota.stores.base import ClaimRequest, TaskQuery
 from rota.testing import FakeClock
 

@@ -13,10 +13,10 @@ import pytest
 from redis import Redis
 
 from rota import Rota
+from rota.app.seeds import RedisTaskScheduler, TaskScheduler, init_scheduler, set_scheduler
 from rota.core.task_type import TaskConfig, TriggerMode
 from rota.errors import InvalidConfig
 from rota.memory import create_cleanup_handler, create_compression_handler
-from rota.scheduler import RedisTaskScheduler, TaskScheduler, init_scheduler, set_scheduler
 from rota.testing.redis_servers import RedisServer, redis_server
 from rota.testing.waiting import until
 

@@ -75,7 +75,7 @@ async def test_run_now_on_a_paused_schedule_runs_it_once_and_it_stays_paused(
         if by == "rota agent run":
             assert (await agents.run_task(ANN, made.id)).status == "paused", "nobody is told that it goes on"
         else:
-            await (await app.store()).ask(Transition.RUN_NOW, [Identity(AGENT, made.id)])
+            await (await app.store()).apply(Transition.RUN_NOW, [Identity(AGENT, made.id)])
         await app.run_until_idle()
         assert await results(agents, made.id) == [("success", "hello")]
         clock.advance("3d")

@@ -129,10 +129,10 @@ async def lived_in(store: Store, clock: FakeClock) -> None:
         await world.schedule(key)
         await world.claim_one()
     await world.touch("dirty")
-    await world.ask(Transition.PAUSE, "wanted")
+    await world.apply(Transition.PAUSE, "wanted")
     for key, transition in (("paused", Transition.PAUSE), ("cancelled", Transition.CANCEL)):
         await world.schedule(key, scheduled_at=clock.now() + HOUR)
-        await world.ask(transition, key)
+        await world.apply(transition, key)
     await world.series("series", owner="ben")
     await world.schedule("low", priority=1, expires_at=clock.now() + 9 * HOUR, scheduled_at=clock.now() + HOUR)
     await world.touch("ann")
@@ -229,8 +229,8 @@ async def check_it_works(store: Store, clock: FakeClock) -> None:
     following = await world.claim_one()
     assert following.serial == "one"
     assert following.token > max(task.token for task in found.values())
-    assert (await world.ask(Transition.REDRIVE, "failed")).answer is Answer.OK
-    assert (await world.ask(Transition.RESUME, "paused")).answer is Answer.OK
+    assert (await world.apply(Transition.REDRIVE, "failed")).answer is Answer.OK
+    assert (await world.apply(Transition.RESUME, "paused")).answer is Answer.OK
     assert [task.key for task in await world.all_tasks(owner="ben")] == ["series"]
     assert [task.key for task in await world.all_tasks(schedules=True)] == ["series"]
     standing = await store.standing(found["serial-2"].identity, now=clock.now())

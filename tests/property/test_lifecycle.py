@@ -89,9 +89,9 @@ class Life:
                 settled = Settlement(task_type="work", key="k", token=token, transition=transition, chance=0.3)
                 return lifecycle.settle(entry, settled, TYPE, now)
             case _:
-                return self._ask(transition)
+                return self._apply(transition)
 
-    def _ask(self, transition: Transition) -> Step:
+    def _apply(self, transition: Transition) -> Step:
         entry, now = self.entry, self.now
         match transition:
             case Transition.PAUSE:

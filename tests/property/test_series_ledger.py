@@ -184,7 +184,7 @@ class History:
             case "due_again":
                 return lambda: self.schedule_again(task, deed.delay)
             case verb:
-                return lambda: self.store.ask(Transition(verb), [SERIES], now=self.now)
+                return lambda: self.store.apply(Transition(verb), [SERIES], now=self.now)
 
     async def claim(self) -> bool:
         request = ClaimRequest(wants=[("work", 1)], instance="i", claim_id=f"c{self.now}", lease_ms=LEASE)

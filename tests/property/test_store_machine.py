@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
+from sqlalchemy import Engine, create_engine, delete, event, func, select
 
 from rota.clock import MINUTE, SECOND, Instant, Millis
 from rota.core.task import (
@@ -467,8 +468,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert answers[1] == answers[0]
 
     @rule(name=types, key=keys, asked=st.sampled_from(ASKED))
-    def ask(self, name: str, key: str, asked: Transition) -> None:
-        self.both(lambda side: side.store.ask(asked, [Identity(name, key)], now=self.now))
+    def apply(self, name: str, key: str, asked: Transition) -> None:
+        self.both(lambda side: side.store.apply(asked, [Identity(name, key)], now=self.now))
 
     @precondition(lambda self: self.held)
     @rule(
@@ -479,12 +480,12 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def ask_what_was_claimed(self, place: int, asked: Transition) -> None:
         identity, _ = self.held[-1 - place % len(self.held)]
-        self.both(lambda side: side.store.ask(asked, [identity], now=self.now))
+        self.both(lambda side: side.store.apply(asked, [identity], now=self.now))
 
     @rule(key=keys, asked=st.lists(st.sampled_from(ASKED), min_size=2, max_size=4))
     def ask_in_a_row(self, key: str, asked: list[Transition]) -> None:
         for each in asked:
-            self.both(lambda side, each=each: side.store.ask(each, [Identity("work", key)], now=self.now))
+            self.both(lambda side, each=each: side.store.apply(each, [Identity("work", key)], now=self.now))
 
     @precondition(lambda self: self.claim_ids)
     @rule(place=places)

@@ -61,7 +61,7 @@ class Life:
         self._last = step
 
     async def asked(self, transition: Transition) -> None:
-        assert (await self.world.ask(transition)).answer is Answer.OK, transition
+        assert (await self.world.apply(transition)).answer is Answer.OK, transition
         self.check(transition)
 
     async def ran(self, transition: Transition) -> None:
@@ -124,8 +124,8 @@ async def test_a_purged_task_takes_its_unknown_fields_along(store: Store, redis:
     await world.type()
     await world.schedule()
     redis.ask("HSET", TASK, FIELD, VALUE)
-    await world.ask(Transition.CANCEL)
-    assert (await world.ask(Transition.PURGE)).answer is Answer.OK
+    await world.apply(Transition.CANCEL)
+    assert (await world.apply(Transition.PURGE)).answer is Answer.OK
     assert redis.ask("EXISTS", TASK) == 0
 
 

@@ -51,7 +51,7 @@ async def world(store: RedisStore, clock: FakeClock) -> World:
     assert await world.claim(PARKED) == []
     for key in ("paused", "dead"):
         await world.schedule(key)
-    await world.ask(Transition.PAUSE, "paused")
+    await world.apply(Transition.PAUSE, "paused")
     await world.run(Transition.FAIL)
     for number in range(PENDING):
         await world.schedule(f"pending-{number:02}", owner="o1")

@@ -97,8 +97,8 @@ async def test_a_large_payload_lies_beside_the_hash(world: World, redis: RedisSe
     await world.schedule("k", payload="small")
     assert redis.ask("EXISTS", beside) == 0
     await world.schedule("k2", payload="x" * 500)
-    await world.ask(Transition.CANCEL, "k2")
-    await world.ask(Transition.PURGE, "k2")
+    await world.apply(Transition.CANCEL, "k2")
+    await world.apply(Transition.PURGE, "k2")
     assert redis.ask("EXISTS", "scheduler:payload:{work}:k2") == 0
 
 
@@ -164,8 +164,8 @@ async def test_a_recurring_task_keeps_its_last_rows(world: World, redis: RedisSe
     assert len(await world.runs("series")) == 3
     redis.ask("DEL", "scheduler:runs:{work}")
     assert len(await world.runs("series")) == 3
-    await world.ask(Transition.CANCEL, "series")
-    await world.ask(Transition.PURGE, "series")
+    await world.apply(Transition.CANCEL, "series")
+    await world.apply(Transition.PURGE, "series")
     assert redis.ask("EXISTS", "scheduler:history:{work}:series") == 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.stores.redis.store import RedisStore
 from rota.testing.redis_servers import RedisServer, redis_server
 from rota.testing.waiting import until

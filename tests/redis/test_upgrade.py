@@ -104,9 +104,9 @@ async def test_what_runs_is_settled_with_its_old_token(world: World) -> None:
 
 async def test_what_waits_is_claimed_with_a_higher_token(world: World) -> None:
     await world.settle((await _running(world))["holder"])
-    await world.ask(Transition.RESUME, "paused")
-    await world.ask(Transition.REDRIVE, "failed")
-    await world.ask(Transition.RUN_NOW, "completed")
+    await world.apply(Transition.RESUME, "paused")
+    await world.apply(Transition.REDRIVE, "failed")
+    await world.apply(Transition.RUN_NOW, "completed")
     world.clock.advance(2 * HOUR / 1_000)
     claimed = {task.key: task.token for task in await world.claim(20)}
     due = ["completed", "failed", "later", "parked", "paused", "pending", "series", "urgent"]

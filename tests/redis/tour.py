@@ -18,7 +18,7 @@ async def tour(world: World) -> None:
     await _declare(world)
     await _make(world)
     await _run(world)
-    await _ask(world)
+    await _apply(world)
     await _keep_house(world)
     await _look(world)
 
@@ -69,19 +69,19 @@ async def _run(world: World) -> None:
         await world.settle(task, Transition.FAIL)
 
 
-async def _ask(world: World) -> None:
+async def _apply(world: World) -> None:
     for transition, answer in (
         (Transition.PAUSE, Answer.OK),
         (Transition.RESUME, Answer.OK),
         (Transition.RUN_NOW, Answer.OK),
     ):
         asked = [Identity(name, "series") for name in TYPES]
-        assert {reply.answer for reply in await world.store.ask(transition, asked, now=world.now)} == {answer}
+        assert {reply.answer for reply in await world.store.apply(transition, asked, now=world.now)} == {answer}
     for name in TYPES:
-        assert (await world.ask(Transition.REDRIVE, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Transition.CANCEL, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Transition.PURGE, "serial-2", name)).answer is Answer.OK
-        assert (await world.ask(Transition.END, "u1:phone", name)).answer is Answer.OK
+        assert (await world.apply(Transition.REDRIVE, "serial-2", name)).answer is Answer.OK
+        assert (await world.apply(Transition.CANCEL, "serial-2", name)).answer is Answer.OK
+        assert (await world.apply(Transition.PURGE, "serial-2", name)).answer is Answer.OK
+        assert (await world.apply(Transition.END, "u1:phone", name)).answer is Answer.OK
         await world.store.reset_breaker([Identity(name, "serial-2")])
 
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from rota import Rota
+from rota.app.overview import failures, monitoring, overview, queues
 from rota.clock import HOUR, MINUTE
 from rota.core.history import of_run
 from rota.core.task import NewTask
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import InvalidInput
-from rota.overview import failures, monitoring, overview, queues
 from rota.stores.base import Beat
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock

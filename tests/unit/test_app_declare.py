@@ -21,7 +21,7 @@ from rota import (
     TaskType,
     TriggerMode,
 )
-from rota.app import TypeSettings
+from rota.app.rota import TypeSettings
 from rota.core.task_type import KNOWN_OPTIONS, setting_name
 
 

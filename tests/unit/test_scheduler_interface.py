@@ -7,10 +7,9 @@ from dataclasses import MISSING, fields
 
 import pytest
 
-from rota import scheduler
-from rota.app import Rota
-from rota.errors import InvalidInput
-from rota.scheduler import (
+from rota.app import seeds
+from rota.app.rota import Rota
+from rota.app.seeds import (
     ITaskScheduler,
     IUserKeyBuilder,
     TaskConfig,
@@ -21,6 +20,7 @@ from rota.scheduler import (
     UserKeyBuilder,
     UserKeyConfig,
 )
+from rota.errors import InvalidInput
 
 # name -> (is async, parameters with their defaults), from the table of `ITaskScheduler`
 REQUIRED = inspect.Parameter.empty
@@ -72,9 +72,9 @@ def test_the_interfaces_are_abstract():
 
 
 def test_the_module_functions():
-    assert list(inspect.signature(scheduler.get_scheduler).parameters) == []
-    assert list(inspect.signature(scheduler.set_scheduler).parameters) == ["scheduler"]
-    assert list(inspect.signature(scheduler.init_scheduler).parameters) == ["redis", "config", "redis_cache"]
+    assert list(inspect.signature(seeds.get_scheduler).parameters) == []
+    assert list(inspect.signature(seeds.set_scheduler).parameters) == ["scheduler"]
+    assert list(inspect.signature(seeds.init_scheduler).parameters) == ["redis", "config", "redis_cache"]
 
 
 def test_task_config_has_the_seeds_fields_and_defaults():

@@ -68,7 +68,7 @@ class Approvals:
     async def _carry_out(self, origin: Provenance, proposal: Proposal) -> None:
         """Do what a run has asked for; what it had resumed is held no more."""
         transition = EVENTS[proposal.kind]
-        (reply,) = await (await self._records.store()).ask(transition, [Identity(AGENT, origin.id)])
+        (reply,) = await (await self._records.store()).apply(transition, [Identity(AGENT, origin.id)])
         answered(transition, reply, origin.id)
         if transition is Transition.RESUME and origin.held is not None:
             await (await self._records.ledger()).set(origin.id, held=None, failures=0)
@@ -102,7 +102,7 @@ class Approvals:
             )
         current = (await ledger.get([seen.id])).get(seen.id)
         if current is None or current.approval == "rejected":
-            await (await self._records.store()).ask(Transition.CANCEL, [Identity(AGENT, seen.id)])
+            await (await self._records.store()).apply(Transition.CANCEL, [Identity(AGENT, seen.id)])
         raise decided_already(seen.id)
 
     async def _tell(self, origin: Provenance, text: str) -> None:

@@ -35,11 +35,11 @@ from rota.clock import Instant
 from rota.core.task import Identity, Task, Want
 from rota.database import Database
 from rota.errors import InvalidInput, LeaseLost, RotaError, RunnerUnavailable, StoreUnavailable
+from rota.group_commit import GroupCommit
 from rota.logs import get_logger
 from rota.runtime.run import Run
 from rota.runtime.signals import Discard, Retry, Snooze
 from rota.stores.base import MAX_PROGRESS_BYTES, Store
-from rota.stores.batching import Batcher
 
 __all__ = ["AgentFailed", "AgentHandler"]
 
@@ -87,7 +87,7 @@ class _Books:
         self.store = store
         self.database = database
         self.runs = RunBook(database)
-        self._tasks: Batcher[Identity, Task | None] = Batcher(
+        self._tasks: GroupCommit[Identity, Task | None] = GroupCommit(
             self._get, lambda _identity: 1, patience=database.call_timeout
         )
 

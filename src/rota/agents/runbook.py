@@ -19,7 +19,7 @@ from rota.clock import SECOND, Instant
 from rota.database import Database
 from rota.database.tables.agents import groups, provenance, results, running, sessions
 from rota.errors import LeaseLost, StoreUnavailable
-from rota.stores.batching import Batcher
+from rota.group_commit import GroupCommit
 
 __all__ = ["Beat", "Beginning", "Brief", "End", "Ended", "Output", "RunBook"]
 
@@ -96,14 +96,14 @@ class RunBook:
     def __init__(self, database: Database) -> None:
         self._database = database
         patience = database.call_timeout
-        self._briefs: Batcher[tuple[str, str], Brief] = Batcher(self._read_briefs, _one, patience=patience)
-        self._beginnings: Batcher[Beginning, Switch | None] = Batcher(
+        self._briefs: GroupCommit[tuple[str, str], Brief] = GroupCommit(self._read_briefs, _one, patience=patience)
+        self._beginnings: GroupCommit[Beginning, Switch | None] = GroupCommit(
             self._together(self._begin), _one, patience=patience
         )
-        self._beats: Batcher[Output, Beat] = Batcher(
+        self._beats: GroupCommit[Output, Beat] = GroupCommit(
             self._together(self._beat), lambda output: len(output.text), patience=patience
         )
-        self._ends: Batcher[End, Ended] = Batcher(self._together(self._end), _size, patience=patience)
+        self._ends: GroupCommit[End, Ended] = GroupCommit(self._together(self._end), _size, patience=patience)
 
     async def brief(self, schedule_id: str, folder: str) -> Brief:
         """What the run has to know, on one picture of the data."""

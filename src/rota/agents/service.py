@@ -210,7 +210,7 @@ class Agents:
         """Hold it back until it is resumed. A run may hold back what is its group's; the rest waits for a person."""
         if (wish := await self._consent("pause", caller, schedule_id, is_of_people=False)) is not None:
             return wish
-        return await self._ask(Transition.PAUSE, caller, schedule_id)
+        return await self._apply(Transition.PAUSE, caller, schedule_id)
 
     async def resume_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes, and what a run
@@ -219,7 +219,7 @@ class Agents:
         _check_may_free(caller, schedule_id, task, origin)
         if (wish := await self._consent("resume", caller, schedule_id, is_of_people=True)) is not None:
             return wish
-        await self._ask(Transition.RESUME, caller, schedule_id)
+        await self._apply(Transition.RESUME, caller, schedule_id)
         if origin is not None and origin.held is not None:
             await (await self._records.ledger()).set(schedule_id, held=None, failures=0)
         return await self.get_task(caller, schedule_id)
@@ -249,7 +249,7 @@ class Agents:
         is_of_people = (origin is None or origin.depth == 0) and not caller.is_run_of(schedule_id)
         if (wish := await self._consent("cancel", caller, schedule_id, is_of_people=is_of_people)) is not None:
             return wish
-        return await self._ask(Transition.CANCEL, caller, schedule_id)
+        return await self._apply(Transition.CANCEL, caller, schedule_id)
 
     async def run_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Run it once, now; its series is not shifted, and a paused one stays paused. An agent may do so as often as
@@ -264,7 +264,7 @@ class Agents:
         self._check_rested(caller, origin, now)
         if (wish := await self._consent("run", caller, schedule_id, is_of_people=False)) is not None:
             return wish
-        return await self._ask(Transition.RUN_NOW, caller, schedule_id)
+        return await self._apply(Transition.RUN_NOW, caller, schedule_id)
 
     async def update_task(
         self,
@@ -500,7 +500,7 @@ class Agents:
         way = f"`{switch.way_back}` lets it go on" if caller.is_person else "Only the owner can let it go on"
         raise IllegalTransition(f"{switch.words} {task.key} would be skipped, so nothing was started. {way}.")
 
-    async def _ask(self, transition: Transition, caller: Caller, schedule_id: str) -> AgentSchedule:
+    async def _apply(self, transition: Transition, caller: Caller, schedule_id: str) -> AgentSchedule:
         task, origin = await self._records.find(caller, schedule_id)
         if task is None:
             if origin is not None and origin.approval == "rejected":
@@ -508,7 +508,7 @@ class Agents:
             raise IllegalTransition(
                 f"{schedule_id} waits for approval. It can only be approved, rejected or cancelled."
             )
-        (reply,) = await (await self._records.store()).ask(transition, [task.identity])
+        (reply,) = await (await self._records.store()).apply(transition, [task.identity])
         answered(transition, reply, schedule_id)
         if origin is not None and origin.proposal is not None and EVENTS.get(origin.proposal.kind) is transition:
             # What a run has asked for is done now: nobody has to decide on it any more.

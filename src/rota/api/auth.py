@@ -21,9 +21,9 @@ from rota.access.principal import Via
 from rota.access.tokens import digest_of
 from rota.api.problems import Refused
 from rota.api.service import Service
+from rota.app.operator import Operator
 from rota.clock import DAY, MINUTE, Clock, Instant, Millis
 from rota.errors import NotAllowed, StoreUnavailable
-from rota.operator import Operator
 
 __all__ = [
     "SESSION_COOKIE",

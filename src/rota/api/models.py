@@ -1,6 +1,6 @@
 """What goes in and out over HTTP, as models: they check requests and make the description of the API precise.
 
-The answers mirror the values of `rota.answers`; a test holds them to it. Times are ISO 8601 in UTC.
+The answers mirror the values of `rota.app.results`; a test holds them to it. Times are ISO 8601 in UTC.
 """
 
 from __future__ import annotations

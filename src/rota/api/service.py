@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from rota.access import Tokens
 from rota.alerts import Alerts
 from rota.api.live import Feed, Picture
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import Clock, SystemClock
 from rota.errors import InvalidConfig
 

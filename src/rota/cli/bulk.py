@@ -14,7 +14,7 @@ from rota.core.task import Identity, Transition
 from rota.stores.base import MAX_PAGE, TaskQuery
 
 if TYPE_CHECKING:
-    from rota.operator import Counted, Done
+    from rota.app.operator import Counted, Done
 
 __all__ = [
     "AllOption",
@@ -22,7 +22,7 @@ __all__ = [
     "YesOption",
     "act_on_all",
     "act_on_these",
-    "ask_these",
+    "apply_these",
     "bound_by",
     "is_agreed",
     "is_person",
@@ -52,7 +52,7 @@ async def act_on_all(
         cli,
         transition,
         counted,
-        lambda: desk.operator.ask_all(transition, query, agreed=agreed),
+        lambda: desk.operator.apply_all(transition, query, agreed=agreed),
         yes=yes,
         dry_run=dry_run,
     )
@@ -62,20 +62,20 @@ async def act_on_these(
     cli: Cli, desk: Desk, transition: Transition, identities: Sequence[Identity], *, yes: bool, dry_run: bool
 ) -> None:
     """The same on the named tasks and no others; those that are gone, or in no state for it, are left alone."""
-    from rota.operator import Counted
+    from rota.app.operator import Counted
 
     named = list(dict.fromkeys(identities))
     counted = Counted(len(named), True)
-    await _act(cli, transition, counted, lambda: ask_these(desk, transition, named), yes=yes, dry_run=dry_run)
+    await _act(cli, transition, counted, lambda: apply_these(desk, transition, named), yes=yes, dry_run=dry_run)
 
 
-async def ask_these(desk: Desk, transition: Transition, identities: Sequence[Identity]) -> Done:
+async def apply_these(desk: Desk, transition: Transition, identities: Sequence[Identity]) -> Done:
     """However many are named, a page at a time."""
-    from rota.operator import Done
+    from rota.app.operator import Done
 
     done = Done(0, 0)
     for start in range(0, len(identities), MAX_PAGE):
-        more = await desk.operator.ask_these(transition, list(identities[start : start + MAX_PAGE]))
+        more = await desk.operator.apply_these(transition, list(identities[start : start + MAX_PAGE]))
         done = Done(done.changed + more.changed, done.refused + more.refused)
     return done
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rota.answers import TaskDetails
-from rota.cli.bulk import DryRunOption, YesOption, ask_these, bound_by, is_agreed
+from rota.app.results import TaskDetails
+from rota.cli.bulk import DryRunOption, YesOption, apply_these, bound_by, is_agreed
 from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
@@ -19,7 +19,7 @@ from rota.keys import shown_key
 from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 
 if TYPE_CHECKING:
-    from rota.operator import Counted
+    from rota.app.operator import Counted
 
 __all__ = ["ls", "purge", "redrive"]
 
@@ -149,5 +149,5 @@ async def _carry_out(
 ) -> int:
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
     if isinstance(chosen, TaskQuery):
-        return (await desk.operator.ask_all(transition, chosen, agreed=agreed)).changed
-    return (await ask_these(desk, transition, chosen)).changed
+        return (await desk.operator.apply_all(transition, chosen, agreed=agreed)).changed
+    return (await apply_these(desk, transition, chosen)).changed

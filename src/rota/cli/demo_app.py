@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import MINUTE, SECOND, Millis
 from rota.config import Config
 

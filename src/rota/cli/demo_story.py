@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.cli.demo_app import EMBEDDING_SECONDS, LEASE_MS, SWEEP_MS, Demo
 from rota.cli.demo_crew import Crew
 from rota.cli.demo_view import Snapshot, View

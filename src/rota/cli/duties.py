@@ -11,7 +11,7 @@ from rota.clock import SystemClock
 from rota.logs import get_logger
 
 if TYPE_CHECKING:
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
 __all__ = ["Duty", "beside", "duties_of"]
 

@@ -30,8 +30,8 @@ from rota.config.urls import masked, scheme_of
 from rota.stores.base import Store
 
 if TYPE_CHECKING:
-    from rota.app import Rota
-    from rota.operator import Operator
+    from rota.app.operator import Operator
+    from rota.app.rota import Rota
 
 __all__ = ["Cli", "Desk", "Options", "command", "group", "program_name", "sqlite_file"]
 
@@ -112,8 +112,8 @@ class Cli:
     async def desk(self) -> AsyncGenerator[Desk]:
         """The same for commands that act: whatever they do through the operator is in the audit log."""
         from rota.access import Principal
-        from rota.app import Rota
-        from rota.operator import Operator
+        from rota.app.operator import Operator
+        from rota.app.rota import Rota
 
         self._tell_of_a_new_file()
         async with Rota(_bare(self.config)) as app:

@@ -18,7 +18,7 @@ from rota.core.task_type import did_you_mean
 from rota.errors import InvalidInput, RotaError
 
 if TYPE_CHECKING:
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
 __all__ = ["AppOption", "ConcurrencyOption", "load_app"]
 
@@ -35,7 +35,7 @@ _CONCURRENCY: Final = "ROTA_SCHEDULER__EXECUTOR__MAX_CONCURRENT"
 
 def load_app(options: Options, text: str, concurrency: int | None) -> Rota:
     """The app that `--app` names, made under the flags of this command line."""
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
     name, _, attribute = text.partition(":")
     _check_name(text, name, attribute)

@@ -98,9 +98,9 @@ async def push(
 def _pushed(
     kind: str, text: str, role: str, title: str | None, given: dict[str, Any]
 ) -> ChatMessagePush | ScreenshotPush | DocumentPush:
+    from rota.app.tasks import choice
     from rota.memory import ChatMessagePush, DocumentPush, Kind, ScreenshotPush
     from rota.memory.shapes import parse
-    from rota.tasks import choice
 
     match choice(Kind, kind, "kind"):
         case Kind.CHAT:
@@ -151,9 +151,9 @@ async def ls(
     cursor: CursorOption = None,
 ) -> None:
     """List a user's contexts, newest first."""
+    from rota.app.tasks import choice
     from rota.memory import Scope, State
     from rota.memory.contexts import cursor_of
-    from rota.tasks import choice
 
     async with _memories(cli) as (_, memory):
         page = await (await memory.contexts()).page(

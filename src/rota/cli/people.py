@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from rota.answers import RunInfo, TaskDetails
+from rota.app.results import RunInfo, TaskDetails
 from rota.cli.bulk import YesOption, is_person
 from rota.cli.invocation import Cli
 from rota.cli.output import Column

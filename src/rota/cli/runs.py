@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 
-from rota.answers import RunInfo
+from rota.app.results import RunInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch

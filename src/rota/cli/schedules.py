@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rota.answers import ScheduleInfo
+from rota.app.results import ScheduleInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
 from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch
 from rota.cli.payload import PayloadOption, read_payload
-from rota.cli.target import Target, ask, find_task, known_type, name_of
+from rota.cli.target import Target, apply, find_task, known_type, name_of
 from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
 from rota.core.task import Task, TaskStatus, Transition
 from rota.errors import InvalidTrigger, UnknownTask
@@ -22,7 +22,7 @@ from rota.triggers import AnyTrigger, Cron, Once, parse_trigger
 from rota.triggers import explain as explain_trigger
 
 if TYPE_CHECKING:
-    from rota.schedules import Schedules
+    from rota.app.schedules import Schedules
 
 __all__ = ["add", "cancel", "explain", "ls", "pause", "resume", "run_now", "show"]
 
@@ -190,7 +190,7 @@ async def run_now(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> Non
 async def _carry_out(cli: Cli, transition: Transition, task_type: str, schedule_id: str) -> None:
     async with cli.desk() as desk:
         task = await _find(cli, desk.store, task_type, schedule_id)
-        await ask(desk, transition, task)
+        await apply(desk, transition, task)
         info = await desk.app.schedules.get(task.key, task.task_type)
     if info is None:
         raise UnknownTask(f"The schedule {name_of(task.identity)!r} has just been removed. List the schedules again.")
@@ -207,7 +207,7 @@ async def _find(cli: Cli, store: Store, task_type: str, schedule_id: str) -> Tas
 
 def _schedules(cli: Cli, store: Store) -> Schedules:
     # Here, because it brings the runtime along, and `rota --help` needs none of it.
-    from rota.schedules import Schedules
+    from rota.app.schedules import Schedules
 
     async def ready() -> Store:
         return store

@@ -14,7 +14,7 @@ def openapi(cli: Cli) -> None:
     """Print the OpenAPI schema of the HTTP API, as JSON."""
     from rota.api.application import create_api
     from rota.api.service import Service
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
     # Nothing is opened: the schema is the same over every store.
     service = Service(Rota("memory://"), base_path=cli.config.server_base_path)

@@ -7,7 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from rota.answers import TaskDetails
+from rota.app.results import TaskDetails
 from rota.cli.invocation import Cli, Desk
 from rota.config.urls import masked
 from rota.core.task import Identity, Task, TaskStatus, Transition
@@ -24,7 +24,7 @@ __all__ = [
     "Target",
     "TypeArgument",
     "UserOption",
-    "ask",
+    "apply",
     "bring_built_in",
     "find_task",
     "known_type",
@@ -124,15 +124,15 @@ async def bring_built_in(cli: Cli, store: Store, name: str) -> None:
     For commands that make tasks of it. No other type is touched, and none that is known: its workers know it better.
     """
     if all(record.task_type.name != name for record in await store.list_types()):
-        from rota.builtin import build
+        from rota.app.builtin import build
 
         await store.put_types([build(cli.config).declared[name]])
 
 
-async def ask(desk: Desk, transition: Transition, task: Task) -> TaskDetails | None:
+async def apply(desk: Desk, transition: Transition, task: Task) -> TaskDetails | None:
     """One of the operator's events on a task that is there; the task as it is then, None if it is purged."""
     try:
-        return await desk.operator.ask(transition, task.identity)
+        return await desk.operator.apply(transition, task.identity)
     except IllegalTransition:
         (found,) = await desk.store.get([task.identity])
         raise IllegalTransition(_refusal(transition, task if found is None else found)) from None

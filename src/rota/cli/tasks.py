@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rota.answers import TaskDetails, Touch, Waiting
+from rota.app.results import TaskDetails, Touch, Waiting
 from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all, act_on_these
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
@@ -28,7 +28,7 @@ from rota.cli.target import (
     Target,
     TypeArgument,
     UserOption,
-    ask,
+    apply,
     find_task,
     known_type,
     meant_by,
@@ -388,7 +388,7 @@ async def _many(cli: Cli, transition: Transition, query: TaskQuery, *, yes: bool
 async def _one(cli: Cli, transition: Transition, target: Target) -> None:
     async with cli.desk() as desk:
         task = await find_task(cli, desk.store, target)
-        details = await ask(desk, transition, task)
+        details = await apply(desk, transition, task)
     name = name_of(task.identity)
     if details is None:
         cli.output.one({"task_type": task.task_type, "key": task.key, "purged": True}, f"{name}: purged.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from rota.app import Rota
+    from rota.app.rota import Rota
     from rota.cli.top_view import Look
 
 __all__ = ["top"]
@@ -57,8 +57,8 @@ def _console() -> Console:
 
 
 async def _look(app: Rota, minutes: int) -> Look:
+    from rota.app.overview import overview
     from rota.cli.top_view import Look
-    from rota.overview import overview
 
     seen, runs = await asyncio.gather(overview(app, minutes), app.runs(limit=RECENT_RUNS))
     return Look(app.config.store_url, seen, tuple(runs.items))

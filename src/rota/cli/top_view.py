@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rota.answers import RunInfo
+from rota.app.overview import InstanceView, Overview, TypeView
+from rota.app.results import RunInfo
 from rota.cli.output import relative
 from rota.clock import SECOND, Instant, Millis, format_duration, from_datetime, isoformat
 from rota.config.urls import masked
-from rota.overview import InstanceView, Overview, TypeView
 from rota.printable import printable
 
 __all__ = ["Look", "frame", "sparkline"]

@@ -23,7 +23,7 @@ from rota.config.urls import masked
 
 if TYPE_CHECKING:
     from rota.api.service import Service
-    from rota.app import Rota
+    from rota.app.rota import Rota
     from rota.cli.server import Listener
 
 __all__ = ["token_file", "up"]
@@ -72,7 +72,7 @@ async def _up(
 def _app(cli: Cli, name: str | None, concurrency: int | None, *, serves: bool) -> Rota:
     if name is not None:
         return load_app(cli.options, name, concurrency)
-    from rota.builtin import build
+    from rota.app.builtin import build
 
     return build(cli.load_config(max_concurrent=concurrency), serves=serves)
 

@@ -14,7 +14,7 @@ from rota.config.urls import masked
 from rota.errors import InvalidConfig, InvalidInput
 
 if TYPE_CHECKING:
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
 __all__ = ["check_may_work", "tell_of_database", "worker"]
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 from fastapi.responses import Response
 
 from rota.access import Role
+from rota.app.operator import Counted, Done
+from rota.app.tasks import choice
 from rota.clock import parse_duration
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.dashboard import actions, words
@@ -17,9 +19,7 @@ from rota.dashboard.preferences import COOKIES
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
-from rota.operator import Counted, Done
 from rota.stores.base import TaskQuery
-from rota.tasks import choice
 
 __all__ = ["ACTS"]
 
@@ -40,7 +40,7 @@ async def _task(view: View, form: Form) -> Response:
     identity = form.identity
     name = f"{identity.task_type}/{shown_key(identity.key)}"
     try:
-        await view.operator.ask(transition, identity)
+        await view.operator.apply(transition, identity)
     except IllegalTransition as refused:
         # Somebody was faster, or it has run meanwhile: no error, but worth a sentence.
         return view.back(str(refused), _origin(view, form))
@@ -69,9 +69,9 @@ async def _bulk(view: View, form: Form) -> Response:
     if expected is None:
         return await _ask_first(view, form, transition, meant, counted)
     if isinstance(meant, TaskQuery):
-        done = await view.operator.ask_all(transition, meant, agreed=counted)
+        done = await view.operator.apply_all(transition, meant, agreed=counted)
     else:
-        done = await view.operator.ask_these(transition, meant)
+        done = await view.operator.apply_these(transition, meant)
     return view.back(_sentence(transition, done), _origin(view, form))
 
 

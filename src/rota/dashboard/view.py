@@ -23,7 +23,8 @@ from markupsafe import Markup
 from rota.access import Principal, Role
 from rota.api.paths import quote_key
 from rota.api.service import Service
-from rota.app import Rota
+from rota.app.operator import Operator
+from rota.app.rota import Rota
 from rota.clock import Instant, isoformat
 from rota.core.task import Identity
 from rota.dashboard import words
@@ -33,7 +34,6 @@ from rota.dashboard.forms import written
 from rota.dashboard.navigation import PAGES, Entry
 from rota.dashboard.preferences import Preferences
 from rota.keys import shown_key
-from rota.operator import Operator
 from rota.printable import printable_lines
 from rota.stores.base import Store
 

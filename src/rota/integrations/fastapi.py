@@ -26,7 +26,7 @@ from rota.access.first_token import ensure_first_token
 from rota.api.application import create_api
 from rota.api.live import Feed
 from rota.api.service import Service
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.errors import InvalidConfig, RotaError, StoreUnavailable
 from rota.logs import get_logger
 from rota.telemetry.metrics import Metrics

@@ -14,12 +14,13 @@ from typing import Final
 from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.core.history import Slice, add
+from rota.group_commit import MAX_GROUP
 from rota.logs import get_logger
 from rota.runtime.deadline import within
 from rota.runtime.duty import Duty
 from rota.runtime.health import Pulse
 from rota.runtime.ledger import Ledger
-from rota.stores.base import MAX_GROUP, Store
+from rota.stores.base import Store
 
 __all__ = ["RecordReport", "Recorder"]
 

@@ -20,8 +20,8 @@ from rota.clock import Instant
 from rota.core.task import Activity, Identity
 from rota.errors import InvalidConfig, StoreUnavailable
 from rota.forking import ClosedForForks, refuse_inherited
+from rota.group_commit import GroupCommit
 from rota.private_files import prepare_sqlite
-from rota.stores.batching import Batcher
 
 __all__ = ["MAX_ROWS", "SpoolFile", "SpooledTouch"]
 
@@ -82,7 +82,7 @@ class SpoolFile:
         self._thread: ThreadPoolExecutor | None = None
         self._turn = threading.Lock()
         self._around_forks = ClosedForForks(path, self._disconnect, self._turn)
-        self._puts: Batcher[tuple[Activity, Instant], None] = Batcher(
+        self._puts: GroupCommit[tuple[Activity, Instant], None] = GroupCommit(
             self._put_group, lambda _: 200, patience=DISK_SECONDS
         )
 

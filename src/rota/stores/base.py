@@ -49,8 +49,6 @@ from rota.core.task_type import RateLimit, TaskType
 __all__ = [
     "DEFAULT_PAGE",
     "MAX_AHEAD",
-    "MAX_GROUP",
-    "MAX_GROUP_BYTES",
     "MAX_PAGE",
     "MAX_PAYLOAD_BYTES",
     "MAX_PROGRESS_BYTES",
@@ -81,8 +79,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-MAX_GROUP = 200
-MAX_GROUP_BYTES = 1_048_576
 MAX_PAYLOAD_BYTES = 262_144
 MAX_PROGRESS_BYTES = 4_096
 MAX_TEXT = 2_000
@@ -464,38 +460,38 @@ class Store(ABC):
     # --- what people ask for ---
 
     @abstractmethod
-    async def ask(
+    async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
     ) -> list[Reply]:
         """One of the operator's events on each task; the named verbs below are the way to call it."""
 
     async def pause(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending -> paused; running: when the run ends."""
-        return await self.ask(Transition.PAUSE, identities, now=now)
+        return await self.apply(Transition.PAUSE, identities, now=now)
 
     async def resume(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """paused -> pending, at a fire that lies ahead; running: the wish to pause is taken back."""
-        return await self.ask(Transition.RESUME, identities, now=now)
+        return await self.apply(Transition.RESUME, identities, now=now)
 
     async def cancel(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused -> cancelled; running: the handler is told within one renewal."""
-        return await self.ask(Transition.CANCEL, identities, now=now)
+        return await self.apply(Transition.CANCEL, identities, now=now)
 
     async def run_now(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused, completed, failed -> pending, due now; the series is not shifted."""
-        return await self.ask(Transition.RUN_NOW, identities, now=now)
+        return await self.apply(Transition.RUN_NOW, identities, now=now)
 
     async def redrive(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """failed -> pending, with fresh counts."""
-        return await self.ask(Transition.REDRIVE, identities, now=now)
+        return await self.apply(Transition.REDRIVE, identities, now=now)
 
     async def end(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """pending, paused -> completed."""
-        return await self.ask(Transition.END, identities, now=now)
+        return await self.apply(Transition.END, identities, now=now)
 
     async def purge(self, identities: Sequence[Identity], *, now: Instant | None = None) -> list[Reply]:
         """completed, failed, cancelled -> absent."""
-        return await self.ask(Transition.PURGE, identities, now=now)
+        return await self.apply(Transition.PURGE, identities, now=now)
 
     # --- duties ---
 

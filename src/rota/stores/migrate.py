@@ -16,7 +16,8 @@ from msgspec.structs import asdict
 from rota.clock import Instant
 from rota.core.task import Identity, TaskStatus
 from rota.core.task_type import TaskType
-from rota.stores.base import MAX_GROUP_BYTES, Instance, Page, Restored, Snapshot, Store, TypeRecord
+from rota.group_commit import MAX_GROUP_BYTES
+from rota.stores.base import Instance, Page, Restored, Snapshot, Store, TypeRecord
 
 __all__ = ["PAGE", "Migration", "alive", "migrate"]
 

@@ -17,6 +17,7 @@ from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import InvalidInput, StoreUnavailable, UnknownTaskType
+from rota.group_commit import GroupCommit
 from rota.stores import limits, users, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -34,7 +35,6 @@ from rota.stores.base import (
     Tick,
     TypeRecord,
 )
-from rota.stores.batching import Batcher
 from rota.stores.transaction import Transaction
 from rota.stores.work import Work
 
@@ -78,13 +78,13 @@ class TransactionalStore(Store):
         self.call_timeout = seconds_of(call_timeout)
         self._known_types: set[str] = set()
         self._poked = asyncio.Event()
-        self._schedules = Batcher(
+        self._schedules = GroupCommit(
             self._group(verbs.schedule), limits.size_of, in_flight=in_flight, patience=self.call_timeout
         )
-        self._touches = self._batcher(verbs.touch, in_flight)
-        self._updates = self._batcher(verbs.update, in_flight)
-        self._settles = self._batcher(verbs.settle, in_flight)
-        self._asks = self._batcher(verbs.ask, in_flight)
+        self._touches = self._group_commit(verbs.touch, in_flight)
+        self._updates = self._group_commit(verbs.update, in_flight)
+        self._settles = self._group_commit(verbs.settle, in_flight)
+        self._applies = self._group_commit(verbs.apply, in_flight)
 
     # --- what a store brings ---
 
@@ -98,8 +98,10 @@ class TransactionalStore(Store):
 
     # --- grouping ---
 
-    def _batcher(self, verb: Callable[[Work, list[Grouped]], list[Result]], in_flight: int) -> Batcher[Grouped, Result]:
-        return Batcher(self._group(verb), limits.size_of, in_flight=in_flight, patience=self.call_timeout)
+    def _group_commit(
+        self, verb: Callable[[Work, list[Grouped]], list[Result]], in_flight: int
+    ) -> GroupCommit[Grouped, Result]:
+        return GroupCommit(self._group(verb), limits.size_of, in_flight=in_flight, patience=self.call_timeout)
 
     def _group(
         self, verb: Callable[[Work, list[Item]], list[Result]]
@@ -126,7 +128,7 @@ class TransactionalStore(Store):
 
     async def _submit(
         self,
-        batcher: Batcher[Item, Result],
+        group: GroupCommit[Item, Result],
         verb: Callable[[Work, list[Item]], list[Result]],
         items: Sequence[Item],
         now: Instant | None,
@@ -136,7 +138,7 @@ class TransactionalStore(Store):
         if now is not None:
             # A test's own time cannot share a transaction with anybody else's.
             return await self._work(lambda work: verb(work, list(items)), now)
-        return await batcher.submit(items)
+        return await group.submit(items)
 
     async def _check_types(self, names: Iterable[str]) -> None:
         unknown = set(names) - self._known_types
@@ -148,8 +150,8 @@ class TransactionalStore(Store):
             raise UnknownTaskType(f"The store knows no task type {name!r} (it knows: {known}). Register it first.")
 
     async def _drain(self) -> None:
-        for batcher in (self._schedules, self._touches, self._updates, self._settles, self._asks):
-            await batcher.drain()
+        for group in (self._schedules, self._touches, self._updates, self._settles, self._applies):
+            await group.drain()
 
     # --- types ---
 
@@ -238,12 +240,12 @@ class TransactionalStore(Store):
         kept = [limits.trimmed(settlement) for settlement in settlements]
         return await self._submit(self._settles, verbs.settle, kept, now)
 
-    async def ask(
+    async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
     ) -> list[Reply]:
         for identity in identities:
             limits.check_identity(identity)
-        return await self._submit(self._asks, verbs.ask, [(transition, identity) for identity in identities], now)
+        return await self._submit(self._applies, verbs.apply, [(transition, identity) for identity in identities], now)
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
         await self._work(lambda work: verbs.reset_breaker(work, identities))

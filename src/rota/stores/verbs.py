@@ -55,7 +55,7 @@ from rota.stores.work import Work
 
 __all__ = [
     "abandon",
-    "ask",
+    "apply",
     "claim",
     "claim_share",
     "export",
@@ -410,7 +410,7 @@ def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
 
 # --- what people ask for --------------------------------------------------------------------------------------------
 
-_ASKED: Mapping[Transition, Callable[[Entry, TaskType, Instant], Step]] = {
+_APPLIED: Mapping[Transition, Callable[[Entry, TaskType, Instant], Step]] = {
     Transition.PAUSE: lambda entry, _, now: lifecycle.pause(entry, now),
     Transition.RESUME: lifecycle.resume,
     Transition.CANCEL: lifecycle.cancel,
@@ -422,21 +422,21 @@ _ASKED: Mapping[Transition, Callable[[Entry, TaskType, Instant], Step]] = {
 }
 
 
-def ask(work: Work, requests: Sequence[tuple[Transition, Identity]]) -> list[Reply]:
+def apply(work: Work, requests: Sequence[tuple[Transition, Identity]]) -> list[Reply]:
     work.load(identity for _, identity in requests)
     replies: list[Reply] = []
     for transition, identity in requests:
-        step = _ask(work, transition, identity)
+        step = _apply(work, transition, identity)
         work.apply(step, identity)
         replies.append(Reply(step.answer, step.task))
     return replies
 
 
-def _ask(work: Work, transition: Transition, identity: Identity) -> Step:
+def _apply(work: Work, transition: Transition, identity: Identity) -> Step:
     entry = work.entry(identity)
     if entry.task is None:
         return Step(Answer.UNKNOWN, None, entry.past)
-    return _ASKED[transition](entry, work.type_of(identity.task_type), work.now)
+    return _APPLIED[transition](entry, work.type_of(identity.task_type), work.now)
 
 
 def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:

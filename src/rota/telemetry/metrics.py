@@ -26,7 +26,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError

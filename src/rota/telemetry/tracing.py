@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import Clock, Instant, SystemClock
 from rota.core.task import Task, Transition
 from rota.errors import InvalidConfig, RotaError

@@ -210,10 +210,10 @@ class FaultyStore(Store):
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         return await self._do("settle", lambda: self.store.settle(settlements, now=now))
 
-    async def ask(
+    async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
     ) -> list[Reply]:
-        return await self._do(transition.value, lambda: self.store.ask(transition, identities, now=now))
+        return await self._do(transition.value, lambda: self.store.apply(transition, identities, now=now))
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
         return await self._do("tick", lambda: self.store.tick(beat, now=now))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rota.app import Rota
+    from rota.app.rota import Rota
     from rota.stores.memory import MemoryStore
     from rota.testing.clock import FakeClock
 
@@ -42,6 +42,6 @@ def rota_store(rota_clock: FakeClock) -> MemoryStore:
 @pytest.fixture
 def rota_app(rota_store: MemoryStore, rota_clock: FakeClock) -> Rota:
     """An application on that store, for tests that declare types and handlers."""
-    from rota.app import Rota
+    from rota.app.rota import Rota
 
     return Rota(store=rota_store, clock=rota_clock)

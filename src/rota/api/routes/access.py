@@ -12,7 +12,7 @@ from rota.api.filters import WordFilter
 from rota.api.models import AuditModel, NewTokenModel, NewTokenRequest, PageModel, TokenModel, TokensModel
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
-from rota.schedules import instant_of
+from rota.app.schedules import instant_of
 
 __all__ = ["audit", "tokens"]
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 from fastapi import APIRouter
 
 from rota.access import Role
-from rota.answers import TaskDetails
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, SearchFilter, TypeFilter
 from rota.api.models import BulkAnswer, DeadLettersRequest, PageModel, TaskModel
@@ -16,9 +15,10 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.routes.tasks import carry_out
 from rota.api.routing import routes_for
 from rota.api.service import Service
+from rota.app.operator import Operator
+from rota.app.results import TaskDetails
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput
-from rota.operator import Operator
 from rota.stores.base import TaskQuery
 
 __all__ = ["acting", "router"]

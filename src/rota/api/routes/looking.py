@@ -12,7 +12,7 @@ from rota.api.auth import Viewing
 from rota.api.models import InstancesModel, OverviewModel, QueuesModel
 from rota.api.routing import routes_for
 from rota.api.shapes import instance_shape, is_alive, queue_shape
-from rota.overview import overview
+from rota.app.overview import overview
 from rota.stores.base import Counts
 
 __all__ = ["router"]

@@ -10,7 +10,7 @@ from rota.access import Role
 from rota.api.auth import Viewing
 from rota.api.models import FailuresAnswer, MonitoringAnswer, QueueDepthsAnswer
 from rota.api.routing import routes_for
-from rota.overview import failures, monitoring, queues
+from rota.app.overview import failures, monitoring, queues
 
 __all__ = ["router"]
 

@@ -8,7 +8,6 @@ import msgspec
 from fastapi import APIRouter, Query
 
 from rota.access import Role
-from rota.answers import ScheduleInfo
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, TypeFilter
 from rota.api.models import FiresModel, PageModel, PreviewRequest, ScheduleModel, ScheduleRequest
@@ -16,6 +15,7 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
+from rota.app.results import ScheduleInfo
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import UnknownTask
 from rota.triggers import Cron, decode_trigger, explain
@@ -115,7 +115,7 @@ def _offer(transition: Transition, words: str) -> None:
         id: KeyInPath,  # noqa: A002 - the word of the address
     ) -> dict[str, object]:
         await _found(service, type, id)
-        await operator.ask(transition, Identity(type, id))
+        await operator.apply(transition, Identity(type, id))
         return (await _found(service, type, id)).to_dict()
 
     act.__doc__ = words

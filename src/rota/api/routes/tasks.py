@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 
 from rota.access import Role
-from rota.answers import TaskDetails
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, SearchFilter, TypeFilter
 from rota.api.models import (
@@ -26,11 +25,12 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
+from rota.app.operator import Operator
+from rota.app.results import TaskDetails
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import shown_key
-from rota.operator import Operator
 from rota.stores.base import Store, TaskQuery
 
 __all__ = ["acting", "carry_out", "router"]
@@ -124,9 +124,9 @@ async def carry_out(
     if dry_run or meant == []:
         changed, refused = 0, 0
     elif isinstance(meant, TaskQuery):
-        changed, refused = await operator.ask_all(transition, meant, agreed=None if expected is None else counted)
+        changed, refused = await operator.apply_all(transition, meant, agreed=None if expected is None else counted)
     else:
-        changed, refused = await operator.ask_these(transition, meant)
+        changed, refused = await operator.apply_these(transition, meant)
     return {
         "matched": counted.count,
         "matched_is_all": counted.is_all,
@@ -176,9 +176,11 @@ async def list_runs_of_task(
     return page_shape(page, lambda run: run.to_dict())
 
 
-async def _ask(store: Store, operator: Operator, transition: Transition, task_type: str, key: str) -> dict[str, object]:
+async def _apply(
+    store: Store, operator: Operator, transition: Transition, task_type: str, key: str
+) -> dict[str, object]:
     identity = await identity_of(store, task_type, key)
-    details = await operator.ask(transition, identity)
+    details = await operator.apply(transition, identity)
     if details is None:
         raise Refused(404, "unknown_task", f"The task {task_type}/{shown_key(identity.key)} has just been removed.")
     return details.to_dict()
@@ -194,7 +196,7 @@ def _offer(transition: Transition, words: str) -> None:
         type: TypeInPath,  # noqa: A002 - the word of the address
         key: KeyInPath,
     ) -> dict[str, object]:
-        return await _ask(await service.app.store(), operator, transition, type, key)
+        return await _apply(await service.app.store(), operator, transition, type, key)
 
     act.__doc__ = words
     path = f"/tasks/{{type}}/{{key}}/{word}"
@@ -223,7 +225,7 @@ async def purge_task(
     key: KeyInPath,
 ) -> None:
     """Remove a finished task now, before its retention ends."""
-    await operator.ask(Transition.PURGE, await identity_of(await service.app.store(), type, key))
+    await operator.apply(Transition.PURGE, await identity_of(await service.app.store(), type, key))
 
 
 @acting.post("/tasks/{type}/{key}/reset", operation_id="reset_task", status_code=204)

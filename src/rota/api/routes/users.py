@@ -11,17 +11,17 @@ from fastapi import APIRouter
 from starlette.responses import StreamingResponse
 
 from rota.access import Role
-from rota.answers import RunInfo, TaskDetails
 from rota.api.auth import Acting, Viewing
 from rota.api.models import ErasedModel, ErasureModel
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.api.shapes import erasure_shape
+from rota.app.operator import Operator
+from rota.app.results import RunInfo, TaskDetails
 from rota.clock import isoformat
 from rota.core.task import RunRecord
 from rota.memory.person import Kept
-from rota.operator import Operator
 from rota.stores.base import Snapshot
 
 __all__ = ["exported", "router"]

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rota.app.tasks import choice
 from rota.core.task import Task, TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.view import View
 from rota.stores.base import Page as StorePage
 from rota.stores.base import Store, TaskQuery
-from rota.tasks import choice
 
 __all__ = ["PAGE_SIZE", "Bulk", "bulk_of", "filled", "given_query", "type_names"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.api.paths import quote_key
+from rota.app.tasks import choice
 from rota.clock import Instant
 from rota.core.task import Task
 from rota.dashboard import actions
@@ -21,7 +22,6 @@ from rota.memory.search import Found
 from rota.memory.statistics import Figures, Statistics
 from rota.memory.types import MEMORY_COMPRESSION, STATISTICS_UPDATE
 from rota.stores.base import TaskQuery
-from rota.tasks import choice
 
 __all__ = ["PILLS", "Upkeep", "one", "show"]
 

@@ -6,12 +6,12 @@ import asyncio
 import shlex
 from itertools import chain
 
+from rota.app.tasks import choice
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownRun
 from rota.stores.base import RunQuery
-from rota.tasks import choice
 
 __all__ = ["one", "show"]
 

@@ -13,8 +13,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from rota.answers import ScheduleInfo
 from rota.api.paths import quote_key
+from rota.app.results import ScheduleInfo
+from rota.app.tasks import choice
 from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
@@ -24,7 +25,6 @@ from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownTask
 from rota.stores.base import RunQuery, Store, TaskQuery
-from rota.tasks import choice
 from rota.triggers import explain
 from rota.triggers.base import decode_trigger
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from rota.access import AuditLog, Role, Tokens
 from rota.access.audit import AuditQuery
+from rota.app.overview import overview
 from rota.dashboard import actions
 from rota.dashboard.navigation import PAGES
 from rota.dashboard.pages.lists import PAGE_SIZE, filled
 from rota.dashboard.view import Page, View
-from rota.overview import overview
 from rota.stores.base import RunQuery, TaskQuery
 
 __all__ = ["audit", "help_page", "instances", "tokens", "users"]

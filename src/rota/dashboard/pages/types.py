@@ -6,13 +6,13 @@ import asyncio
 import json
 import shlex
 
+from rota.app.overview import overview
 from rota.clock import format_duration
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode, setting_name
 from rota.dashboard import actions
 from rota.dashboard.view import Page, View
 from rota.dashboard.words import NOTHING
 from rota.errors import UnknownTaskType
-from rota.overview import overview
 from rota.stores.base import TypeRecord
 
 __all__ = ["show"]

@@ -27,6 +27,7 @@ from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, RunRecord, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import SchemaMismatch, StoreError, StoreUnavailable
+from rota.group_commit import GroupCommit
 from rota.stores import limits, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -47,7 +48,6 @@ from rota.stores.base import (
     Tick,
     TypeRecord,
 )
-from rota.stores.batching import Batcher
 from rota.stores.claiming import Claiming, Queue
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
@@ -243,12 +243,12 @@ class RedisStore(TransactionalStore):
         return run
 
     async def _submit(
-        self, batcher: Batcher[Item, Result], verb: Verb[Item, Result], items: Sequence[Item], now: Instant | None
+        self, group: GroupCommit[Item, Result], verb: Verb[Item, Result], items: Sequence[Item], now: Instant | None
     ) -> list[Result]:
         if not items:
             return []
         if now is None:
-            return await batcher.submit(items)
+            return await group.submit(items)
         # A test's own time cannot share a step with anybody else's.
         found = await self._by_type(items, lambda name, part: self._part(verb, name, part, now))
         for answer in found:

@@ -10,7 +10,8 @@ from rota.core.outcome import Answer, Scheduled, ScheduleOutcome, TouchOutcome
 from rota.core.task import Activity, Identity, NewTask, Settlement, Transition
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
-from rota.stores.base import MAX_GROUP, MAX_PAYLOAD_BYTES
+from rota.group_commit import MAX_GROUP
+from rota.stores.base import MAX_PAYLOAD_BYTES
 from rota.testing.conformance.world import WORK, Suite, World, hourly
 
 __all__ = ["TestGroups"]
@@ -117,8 +118,8 @@ class TestGroups(Suite):
     async def test_questions_about_one_task_at_once_have_one_order(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         replies = await asyncio.gather(
-            *(world.store.ask(Transition.PAUSE, [Identity(WORK, "k")]) for _ in range(10)),
-            *(world.store.ask(Transition.RESUME, [Identity(WORK, "k")]) for _ in range(10)),
+            *(world.store.apply(Transition.PAUSE, [Identity(WORK, "k")]) for _ in range(10)),
+            *(world.store.apply(Transition.RESUME, [Identity(WORK, "k")]) for _ in range(10)),
         )
         paused = [reply.answer for (reply,) in replies[:10]].count(Answer.OK)
         resumed = [reply.answer for (reply,) in replies[10:]].count(Answer.OK)

@@ -16,7 +16,7 @@ __all__ = ["TestCancel"]
 class TestCancel(Suite):
     async def test_a_waiting_task_is_cancelled_at_once(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        reply = await world.ask(Transition.CANCEL)
+        reply = await world.apply(Transition.CANCEL)
         task = await world.there("k")
         assert reply == (Answer.OK, task)
         assert (task.status, task.finished_at) == (TaskStatus.CANCELLED, world.now)
@@ -26,8 +26,8 @@ class TestCancel(Suite):
 
     async def test_so_is_a_paused_one(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.ask(Transition.PAUSE)
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.PAUSE)
+        await world.apply(Transition.CANCEL)
         assert await world.status("k") is TaskStatus.CANCELLED
 
     @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ class TestCancel(Suite):
     ) -> None:
         await (world.series("k") if recurring else world.created("k"))
         task = await world.claim_due("k")
-        reply = await world.ask(Transition.CANCEL)
+        reply = await world.apply(Transition.CANCEL)
         assert reply.task is not None
         assert (reply.task.status, reply.task.want) == (TaskStatus.RUNNING, Want.CANCEL)
         await world.touch("k")
@@ -59,7 +59,7 @@ class TestCancel(Suite):
     async def test_also_a_crash(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.claim_one(instance="doomed")
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         await world.tick_past_lease()
         assert await world.status("k") is TaskStatus.CANCELLED
         assert [run.status for run in await world.runs()] == ["lost"]
@@ -68,21 +68,21 @@ class TestCancel(Suite):
         await world.schedule("k")
         await world.claim_one()
         for transition in (Transition.PAUSE, Transition.CANCEL, Transition.PAUSE, Transition.RESUME):
-            await world.ask(transition)
+            await world.apply(transition)
         assert (await world.there("k")).want is Want.CANCEL
 
     async def test_fires_that_were_due_leave_a_row(self, world: World, work: TaskType) -> None:
         await world.series("k")
         world.clock.advance("3h30m")
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         assert [(row.status, row.reason, row.fires) for row in await world.runs()] == [("skipped", "cancelled", 3)]
 
     async def test_a_single_time_that_was_due_leaves_a_row(self, world: World, work: TaskType) -> None:
         await world.created("k", trigger=encode_trigger(Once(world.now + 1_000)))
         await world.created("later", trigger=encode_trigger(Once(world.now + 60_000)))
         world.clock.advance("2s")
-        await world.ask(Transition.CANCEL)
-        await world.ask(Transition.CANCEL, "later")
+        await world.apply(Transition.CANCEL)
+        await world.apply(Transition.CANCEL, "later")
         assert [(row.key, row.status, row.reason, row.fires) for row in await world.runs()] == [
             ("k", "skipped", "cancelled", 1)
         ]
@@ -90,5 +90,5 @@ class TestCancel(Suite):
     async def test_what_is_finished_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         done = await world.run()
-        assert await world.ask(Transition.CANCEL) == (Answer.REFUSED, done)
-        assert await world.ask(Transition.CANCEL, "nobody") == (Answer.UNKNOWN, None)
+        assert await world.apply(Transition.CANCEL) == (Answer.REFUSED, done)
+        assert await world.apply(Transition.CANCEL, "nobody") == (Answer.UNKNOWN, None)

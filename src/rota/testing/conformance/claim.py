@@ -132,7 +132,7 @@ class TestTokens(Suite):
         await world.tick_past_lease()
         await claim()
         await world.settle(await world.there("k"))
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         assert await world.task("k") is None
         await claim()
         await claim("other")
@@ -162,7 +162,7 @@ class TestTokens(Suite):
             await world.schedule("k")
             seen.append((await world.claim_one()).token)
             await world.settle(await world.there("k"))
-            await world.ask(Transition.PURGE)
+            await world.apply(Transition.PURGE)
             world.clock.advance(0.002)
         assert seen == sorted(set(seen))
 
@@ -189,7 +189,7 @@ class TestTokens(Suite):
         await world.schedule("k")
         old = await world.claim_one()
         await world.settle(old, Transition.FAIL)
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         await world.schedule("k")
         new = await world.claim_one()
         before = await world.there("k")

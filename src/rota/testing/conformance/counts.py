@@ -21,7 +21,7 @@ class TestCounts(Suite):
                 await world.claim_one()
         for key, transition in (("cancelled", Transition.CANCEL), ("paused", Transition.PAUSE)):
             await world.schedule(key)
-            await world.ask(transition, key)
+            await world.apply(transition, key)
         await world.schedule("pending")
         counts = await world.counts()
         assert [getattr(counts, status) for status in TaskStatus] == [1] * 6
@@ -47,11 +47,11 @@ class TestCounts(Suite):
                 case 1:
                     await world.touch(key)
                 case 2:
-                    await world.ask(
+                    await world.apply(
                         chance.choice([Transition.PAUSE, Transition.RESUME, Transition.CANCEL, Transition.RUN_NOW]), key
                     )
                 case 3:
-                    await world.ask(chance.choice([Transition.REDRIVE, Transition.PURGE, Transition.END]), key)
+                    await world.apply(chance.choice([Transition.REDRIVE, Transition.PURGE, Transition.END]), key)
                 case _:
                     for task in await world.claim(2):
                         transition = chance.choice(

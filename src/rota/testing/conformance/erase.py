@@ -68,12 +68,12 @@ class TestErase(Suite):
             await world.run(transition)
         await world.schedule(key_of(user_id, "past"), user_id=user_id)
         await world.run()
-        await world.ask(Transition.PURGE, key_of(user_id, "past"))
+        await world.apply(Transition.PURGE, key_of(user_id, "past"))
         await world.series(key_of(user_id, "series"), user_id=user_id, owner=user_id)
-        await world.ask(Transition.PAUSE, key_of(user_id, "series"))
+        await world.apply(Transition.PAUSE, key_of(user_id, "series"))
         await world.schedule(f"stray of {user_id}", user_id=user_id, scheduled_at=world.now + HOUR)
         await world.schedule(key_of(user_id, "off"), user_id=user_id, scheduled_at=world.now + HOUR)
-        await world.ask(Transition.CANCEL, key_of(user_id, "off"))
+        await world.apply(Transition.CANCEL, key_of(user_id, "off"))
 
     async def test_nothing_is_left(self, world: World, work: TaskType) -> None:
         await self._user(world, "u1")
@@ -116,7 +116,7 @@ class TestErase(Suite):
         for _ in HOSTILE:
             await world.run()
         for user_id in HOSTILE[::2]:
-            await world.ask(Transition.PURGE, key_of(user_id))
+            await world.apply(Transition.PURGE, key_of(user_id))
         before = {user_id: await export_all(world, user_id) for user_id in HOSTILE}
         assert all(len(found) == 2 for found in before.values())
         await erase_all(world, erased)
@@ -249,7 +249,7 @@ class TestExport(Suite):
             await world.schedule(key_of("u1", device), user_id="u1")
             await world.run()
         await world.pump()
-        await world.ask(Transition.PURGE, key_of("u1", "a"))
+        await world.apply(Transition.PURGE, key_of("u1", "a"))
         await world.schedule("stray", user_id="u1", scheduled_at=world.now + HOUR)
         for limit in (1, 3, 50):
             found = await export_all(world, "u1", limit)

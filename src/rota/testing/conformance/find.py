@@ -57,8 +57,8 @@ class TestFind(Suite):
     async def test_a_cursor_outlives_the_task_it_names(self, world: World, work: TaskType) -> None:
         keys = await self._make(world, 6)
         page = await world.store.find(TaskQuery(task_type=WORK, limit=3))
-        await world.ask(Transition.CANCEL, keys[2])
-        await world.ask(Transition.PURGE, keys[2])
+        await world.apply(Transition.CANCEL, keys[2])
+        await world.apply(Transition.PURGE, keys[2])
         rest = await world.store.find(TaskQuery(task_type=WORK, limit=3, cursor=page.cursor))
         assert [task.key for task in rest.items] == keys[3:]
 
@@ -66,7 +66,7 @@ class TestFind(Suite):
         await world.schedule("a", user_id="u1", owner="g1")
         await world.schedule("b", user_id="u2", owner="g1")
         await world.schedule("c", user_id="u1", owner="g2")
-        await world.ask(Transition.PAUSE, "c")
+        await world.apply(Transition.PAUSE, "c")
 
         async def keys(**query: object) -> list[str]:
             asked = replace(TaskQuery(task_type=WORK), **query)
@@ -88,7 +88,7 @@ class TestFind(Suite):
     async def test_search_and_without(self, world: World, work: TaskType) -> None:
         for key, user_id in (("alpha", None), ("Beta", "u%1"), ("be_ta", "alphabet"), ("100%", "日本")):
             await world.schedule(key, user_id=user_id)
-        await world.ask(Transition.CANCEL, "alpha")
+        await world.apply(Transition.CANCEL, "alpha")
 
         async def keys(**query: object) -> list[str]:
             return sorted(task.key for task in await world.all_tasks(WORK, 2, **query))
@@ -111,13 +111,13 @@ class TestFind(Suite):
         await world.schedule("other", owner="g11")
         await world.run()
         await world.run(Transition.FAIL)
-        await world.ask(Transition.CANCEL, "c")
+        await world.apply(Transition.CANCEL, "c")
         assert [task.key for task in await world.all_tasks(owner="g1", limit=2)] == ["a", "b", "c", "d", "s"]
         assert [task.key for task in await world.all_tasks(owner="g1", schedules=True)] == ["s"]
         # A finished one that is made again belongs to whoever made it.
         await world.schedule("a", owner="g11")
         await world.schedule("b")
-        await world.ask(Transition.CANCEL, "s")
+        await world.apply(Transition.CANCEL, "s")
         await world.schedule("s", owner="g1")
         assert [task.key for task in await world.all_tasks(owner="g1")] == ["c", "d", "s"]
         assert [task.key for task in await world.all_tasks(owner="g11")] == ["a", "other"]
@@ -134,7 +134,7 @@ class TestFind(Suite):
         for number in range(30):
             await world.schedule(f"{number:02}", "other" if number % 4 else WORK, user_id=f"u{number}", owner="o")
         await world.run()
-        await world.ask(Transition.CANCEL, "13", "other")
+        await world.apply(Transition.CANCEL, "13", "other")
         everything = await world.all_tasks(None, limit=1_000)
         assert len(everything) == 30
         for limit in (1, 5, 50):

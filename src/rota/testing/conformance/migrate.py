@@ -40,8 +40,8 @@ async def lived_in(world: World) -> None:
     await world.settle(running["dead"], Transition.RETRY, error="it answers 500")
     for key in ("gone", "held", "due"):
         await world.settle(running[key], Transition.RELEASE)
-    await world.ask(Transition.CANCEL, "gone")
-    await world.ask(Transition.PAUSE, "held")
+    await world.apply(Transition.CANCEL, "gone")
+    await world.apply(Transition.PAUSE, "held")
     await world.series("hourly", payload='{"a": 1}', owner="o", priority=9, serial="s", expires_at=world.now + 9 * HOUR)
 
 
@@ -64,7 +64,7 @@ class TestExport(Suite):
     async def test_a_past_without_a_task_is_there_too(self, world: World, work: None) -> None:
         await world.schedule()
         await world.run()
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         (snapshot,) = await everything(world.store)
         assert (snapshot.identity, snapshot.task) == (Identity(WORK, "k"), None)
         assert snapshot.past.last_exec_at == world.now

@@ -68,7 +68,7 @@ class TestFrozen(Suite):
     async def test_a_run_by_hand_waits_too(self, world: World, work: TaskType) -> None:
         await world.schedule("a", scheduled_at=world.now + HOUR)
         await world.store.override_type(WORK, {"frozen": True})
-        assert (await world.ask(Transition.RUN_NOW, "a")).answer is Answer.OK
+        assert (await world.apply(Transition.RUN_NOW, "a")).answer is Answer.OK
         assert await world.claim() == []
         await world.store.override_type(WORK, {"frozen": False})
         assert (await world.claim_one()).manual

@@ -18,23 +18,23 @@ class TestPurge(Suite):
     async def test_a_finished_record_is_removed(self, world: World, work: TaskType, transition: Transition) -> None:
         await world.schedule("k")
         await world.run(transition)
-        assert await world.ask(Transition.PURGE) == (Answer.OK, None)
+        assert await world.apply(Transition.PURGE) == (Answer.OK, None)
         assert await world.task("k") is None
         assert await world.all_tasks() == []
-        assert await world.ask(Transition.PURGE) == (Answer.UNKNOWN, None)
+        assert await world.apply(Transition.PURGE) == (Answer.UNKNOWN, None)
         await world.check_counts()
 
     async def test_its_runs_stay(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run()
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         assert len(await world.runs()) == 1
 
     async def test_a_live_one_is_refused(self, world: World, work: TaskType) -> None:
         waiting = await world.created("k")
-        assert await world.ask(Transition.PURGE) == (Answer.REFUSED, waiting)
+        assert await world.apply(Transition.PURGE) == (Answer.REFUSED, waiting)
         await world.claim_one()
-        assert (await world.ask(Transition.PURGE)).answer is Answer.REFUSED
+        assert (await world.apply(Transition.PURGE)).answer is Answer.REFUSED
 
 
 class TestEnd(Suite):
@@ -42,9 +42,9 @@ class TestEnd(Suite):
     async def test_a_waiting_series_is_completed(self, world: World, work: TaskType, paused: bool) -> None:
         await world.series("k")
         if paused:
-            await world.ask(Transition.PAUSE)
+            await world.apply(Transition.PAUSE)
         world.clock.advance("2h30m")
-        reply = await world.ask(Transition.END)
+        reply = await world.apply(Transition.END)
         task = await world.there("k")
         assert reply == (Answer.OK, task)
         assert (task.status, task.reason, task.next_fire) == (TaskStatus.COMPLETED, "expired", None)
@@ -53,7 +53,7 @@ class TestEnd(Suite):
     async def test_a_running_one_is_refused(self, world: World, work: TaskType) -> None:
         await world.series("k")
         running = await world.claim_due("k")
-        assert await world.ask(Transition.END) == (Answer.REFUSED, running)
+        assert await world.apply(Transition.END) == (Answer.REFUSED, running)
 
 
 class TestPrune(Suite):
@@ -63,7 +63,7 @@ class TestPrune(Suite):
             await world.schedule(key)
             await world.run(transition)
         await world.schedule("off")
-        await world.ask(Transition.CANCEL, "off")
+        await world.apply(Transition.CANCEL, "off")
         world.clock.advance("59m59s")
         assert (await world.prune()).purged == 0
         world.clock.advance("1s")
@@ -79,7 +79,7 @@ class TestPrune(Suite):
         await world.claim_one()
         await world.schedule("waiting")
         await world.schedule("held")
-        await world.ask(Transition.PAUSE, "held")
+        await world.apply(Transition.PAUSE, "held")
         world.clock.advance("3650d")
         pruned = await world.prune()
         assert (pruned.purged, pruned.ended) == (0, 0)
@@ -96,7 +96,7 @@ class TestPrune(Suite):
     async def test_what_has_expired_is_ended(self, world: World, work: TaskType) -> None:
         await world.series("a", expires_at=world.now + 90 * MINUTE)
         await world.series("b", expires_at=world.now + 90 * MINUTE)
-        await world.ask(Transition.PAUSE, "b")
+        await world.apply(Transition.PAUSE, "b")
         await world.series("c")
         world.clock.advance("90m")
         assert (await world.prune()).ended == 2
@@ -129,7 +129,7 @@ class TestPrune(Suite):
             await world.run(transition)
         await world.schedule("cancelled")
         claimed = await world.claim_one()
-        await world.ask(Transition.CANCEL, "cancelled")
+        await world.apply(Transition.CANCEL, "cancelled")
         await world.settle(claimed, Transition.RELEASE)
         world.clock.advance("90d")
         first = await world.prune()

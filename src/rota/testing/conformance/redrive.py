@@ -18,7 +18,7 @@ class TestRedrive(Suite):
             await world.run(Transition.RETRY, after_ms=0, error="boom")
         assert await world.status("k") is TaskStatus.FAILED
         world.clock.advance("1h")
-        reply = await world.ask(Transition.REDRIVE)
+        reply = await world.apply(Transition.REDRIVE)
         task = await world.there("k")
         assert reply == (Answer.OK, task)
         assert (task.status, task.scheduled_at) == (TaskStatus.PENDING, world.now)
@@ -41,11 +41,11 @@ class TestRedrive(Suite):
         world.clock.advance("1h")
         await world.run(Transition.FAIL)
         assert await world.status("k") is TaskStatus.FAILED
-        await world.ask(Transition.REDRIVE)
+        await world.apply(Transition.REDRIVE)
         assert (await world.run()).status is TaskStatus.COMPLETED
 
     async def test_only_what_failed(self, world: World, work: TaskType) -> None:
         done = await world.created("k")
-        assert await world.ask(Transition.REDRIVE) == (Answer.REFUSED, done)
+        assert await world.apply(Transition.REDRIVE) == (Answer.REFUSED, done)
         replies = await world.store.redrive([Identity(WORK, "nobody")], now=world.now)
         assert replies == [(Answer.UNKNOWN, None)]

@@ -38,7 +38,7 @@ class TestRenew(Suite):
     async def test_a_wish_to_cancel_is_told_and_the_lease_kept(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         task = await world.claim_one()
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         world.clock.advance("4s")
         assert world.renew(task).answer is Answer.CANCEL
         assert (await world.there("k")).lease_until == world.now + LEASE

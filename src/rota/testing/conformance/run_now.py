@@ -16,7 +16,7 @@ __all__ = ["TestRunNow"]
 class TestRunNow(Suite):
     async def test_a_waiting_task_is_due_now(self, world: World, work: TaskType) -> None:
         await world.schedule("k", scheduled_at=world.now + HOUR)
-        reply = await world.ask(Transition.RUN_NOW)
+        reply = await world.apply(Transition.RUN_NOW)
         assert reply.answer is Answer.OK
         assert (await world.claim_one()).key == "k"
 
@@ -34,7 +34,7 @@ class TestRunNow(Suite):
     async def test_the_series_is_not_shifted(self, world: World, work: TaskType, transition: Transition) -> None:
         made = await world.series("k")
         world.clock.advance("10m")
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         await world.run(transition, after_ms=0)
         if (await world.there("k")).scheduled_at == world.now:
             await world.run()
@@ -45,15 +45,15 @@ class TestRunNow(Suite):
 
     async def test_it_does_not_count_against_max_runs(self, world: World, work: TaskType) -> None:
         await world.series("k", max_runs=1)
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         assert (await world.run()).status is TaskStatus.PENDING
         world.clock.advance("1h")
         assert (await world.run()).status is TaskStatus.COMPLETED
 
     async def test_a_paused_one_is_paused_again_after_it(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
-        await world.ask(Transition.PAUSE)
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.PAUSE)
+        await world.apply(Transition.RUN_NOW)
         assert await world.status("k") is TaskStatus.PENDING
         task = await world.run()
         assert (task.status, task.next_fire) == (TaskStatus.PAUSED, made.next_fire)
@@ -64,7 +64,7 @@ class TestRunNow(Suite):
     ) -> None:
         await world.schedule("k", payload="p")
         await world.run(transition, error="boom")
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         task = await world.claim_one()
         assert (task.payload, task.attempt, task.errors, task.finished_at) == ("p", 1, 0, None)
         assert (await world.prune()).purged == 0
@@ -76,7 +76,7 @@ class TestRunNow(Suite):
         await world.series("k", max_runs=1)
         world.clock.advance("1h")
         await world.run()
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         await world.claim_one()
         await world.update("k", payload="edited meanwhile")
         await world.settle(await world.there("k"))
@@ -86,7 +86,7 @@ class TestRunNow(Suite):
         made = await world.series("k")
         world.clock.advance("1h")
         await world.run(Transition.RETRY, after_ms=20 * MINUTE)
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         again = await world.claim_one()
         assert again.fire_at == made.next_fire
         done = await world.settle(again)
@@ -99,7 +99,7 @@ class TestRunNow(Suite):
         self, world: World, work: TaskType, transition: Transition
     ) -> None:
         await world.series("k")
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
         await world.settle(task, transition, after_ms=0)
@@ -111,7 +111,7 @@ class TestRunNow(Suite):
     ) -> None:
         made = await world.series("k")
         for transition in (Transition.PAUSE, Transition.RUN_NOW, Transition.PAUSE, Transition.RESUME):
-            assert (await world.ask(transition)).answer is Answer.OK
+            assert (await world.apply(transition)).answer is Answer.OK
         assert (await world.there("k")).next_fire == made.next_fire
         world.clock.advance("1h")
         assert (await world.claim_one()).fire_at == made.next_fire
@@ -124,14 +124,14 @@ class TestRunNow(Suite):
         world.clock.advance("1h")
         await world.run(Transition.FAIL if failed else Transition.COMPLETE)
         for transition in (Transition.REDRIVE if failed else Transition.RUN_NOW, Transition.PAUSE, Transition.RESUME):
-            assert (await world.ask(transition)).answer is Answer.OK
+            assert (await world.apply(transition)).answer is Answer.OK
         assert (await world.run()).status is TaskStatus.COMPLETED
 
     async def test_a_running_or_cancelled_one_is_refused(self, world: World, work: TaskType) -> None:
         await world.schedule("a")
         running = await world.claim_one()
-        assert await world.ask(Transition.RUN_NOW, "a") == (Answer.REFUSED, running)
+        assert await world.apply(Transition.RUN_NOW, "a") == (Answer.REFUSED, running)
         await world.schedule("b")
-        await world.ask(Transition.CANCEL, "b")
-        assert (await world.ask(Transition.RUN_NOW, "b")).answer is Answer.REFUSED
-        assert (await world.ask(Transition.RUN_NOW, "nobody")).answer is Answer.UNKNOWN
+        await world.apply(Transition.CANCEL, "b")
+        assert (await world.apply(Transition.RUN_NOW, "b")).answer is Answer.REFUSED
+        assert (await world.apply(Transition.RUN_NOW, "nobody")).answer is Answer.UNKNOWN

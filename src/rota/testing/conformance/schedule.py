@@ -81,7 +81,7 @@ class TestSchedule(Suite):
 
     async def test_a_cancelled_identity_can_be_made_again(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         assert (await world.schedule("k")).outcome is ScheduleOutcome.CREATED
 
     async def test_a_failed_one_leaves_the_dead_letters(self, world: World, work: TaskType) -> None:
@@ -130,7 +130,7 @@ class TestSchedule(Suite):
         assert first.next_fire == other.next_fire == world.now + HOUR
         assert world.now + HOUR <= first.scheduled_at < world.now + 2 * HOUR
         assert first.scheduled_at != other.scheduled_at
-        await world.ask(Transition.CANCEL, "k")
+        await world.apply(Transition.CANCEL, "k")
         assert (await world.series("k", policy=spread)).scheduled_at == first.scheduled_at
 
 
@@ -163,7 +163,7 @@ class TestScheduleLimits(Suite):
             ScheduleOutcome.QUOTA,
         ]
         assert (await world.schedule("d", owner="you", owner_limit=2)).outcome is ScheduleOutcome.CREATED
-        await world.ask(Transition.CANCEL, "a")
+        await world.apply(Transition.CANCEL, "a")
         assert (await world.schedule("c", owner="me", owner_limit=2)).outcome is ScheduleOutcome.CREATED
 
     async def test_an_unknown_type_is_an_error_before_any_write(self, world: World, work: TaskType) -> None:
@@ -244,6 +244,6 @@ class TestUpsert(Suite):
 
     async def test_replace_does_not_resume_a_paused_one(self, world: World, work: TaskType) -> None:
         before = await world.series("k")
-        await world.ask(Transition.PAUSE)
+        await world.apply(Transition.PAUSE)
         await world.schedule("k", trigger=before.trigger, payload="new", replace=True)
         assert await world.status("k") is TaskStatus.PAUSED

@@ -101,7 +101,7 @@ class TestSerial(Suite):
         await world.schedule("a", serial="s")
         await world.schedule("b", serial="s")
         holder = (await world.claim(2))[0]
-        await world.ask(Transition.CANCEL, "a")
+        await world.apply(Transition.CANCEL, "a")
         await world.settle(holder, Transition.RELEASE)
         assert await take(world) == ["b"]
 
@@ -159,7 +159,7 @@ class TestParking(Suite):
     async def test_the_one_let_in_that_is_paused_makes_way(self, world: World, work: TaskType) -> None:
         holder = await self._busy(world, "a", "b")
         await world.settle(holder)
-        await world.ask(Transition.PAUSE, "a")
+        await world.apply(Transition.PAUSE, "a")
         assert await take(world) == ["b"]
 
     async def test_the_one_let_in_that_is_put_off_makes_way(self, world: World, work: TaskType) -> None:
@@ -171,7 +171,7 @@ class TestParking(Suite):
     async def test_the_one_let_in_that_is_cancelled_makes_way(self, world: World, work: TaskType) -> None:
         holder = await self._busy(world, "a", "b")
         await world.settle(holder)
-        await world.ask(Transition.CANCEL, "a")
+        await world.apply(Transition.CANCEL, "a")
         assert await take(world) == ["b"]
 
     @pytest.mark.parametrize("transition", [Transition.PAUSE, Transition.CANCEL, Transition.END])
@@ -179,7 +179,7 @@ class TestParking(Suite):
         self, world: World, work: TaskType, transition: Transition
     ) -> None:
         holder = await self._busy(world, "a", "b")
-        reply = await world.ask(transition, "a")
+        reply = await world.apply(transition, "a")
         assert reply.task is not None
         assert not reply.task.parked
         await world.settle(holder)
@@ -193,7 +193,7 @@ class TestParking(Suite):
         if transition is Transition.UPDATE:
             await world.update("b", priority=10)
         else:
-            await world.ask(transition, "b")
+            await world.apply(transition, "b")
         assert await take(world) == []
         await world.settle(holder)
         assert len(await take(world)) == 1
@@ -202,14 +202,14 @@ class TestParking(Suite):
     async def test_nothing_is_stranded_whatever_is_asked(self, world: World, work: TaskType) -> None:
         keys = [f"k{number}" for number in range(8)]
         holder = await self._busy(world, *keys)
-        await world.ask(Transition.PAUSE, "k0")
-        await world.ask(Transition.RUN_NOW, "k1")
+        await world.apply(Transition.PAUSE, "k0")
+        await world.apply(Transition.RUN_NOW, "k1")
         await world.update("k2", scheduled_at=world.now + HOUR)
-        await world.ask(Transition.PAUSE, "k3")
-        await world.ask(Transition.RESUME, "k3")
+        await world.apply(Transition.PAUSE, "k3")
+        await world.apply(Transition.RESUME, "k3")
         await world.settle(holder)
         done: list[str] = []
-        await world.ask(Transition.RESUME, "k0")
+        await world.apply(Transition.RESUME, "k0")
         world.clock.advance("1h")
         while True:
             tasks = await world.claim(3)

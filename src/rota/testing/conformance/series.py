@@ -215,13 +215,13 @@ class TestNoSilentSkip(Suite):
                 world.clock.advance(took)
                 again = transition in (Transition.RETRY, Transition.RELEASE)
                 await world.settle(task, transition, after_ms=0, reason="again" if again else None)
-        await world.ask(Transition.PAUSE)
+        await world.apply(Transition.PAUSE)
         world.clock.advance("4h")
-        await world.ask(Transition.RESUME)
+        await world.apply(Transition.RESUME)
         world.clock.advance("1h")
         while tasks := await world.claim():
             await world.settle(tasks[0])
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         seen: dict[int, int] = {}
         for run in await world.runs():
             assert run.fire_at is not None
@@ -246,7 +246,7 @@ class TestEdited(Suite):
         world.clock.advance("1h")
         task = await world.claim_one()
         world.clock.advance("2h10m")
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         world.clock.advance("1h")
         await world.settle(task, transition)
         # Those that passed between the wish and the end, too: until then the series was there.
@@ -260,7 +260,7 @@ class TestEdited(Suite):
         await world.created("k", trigger=hourly(world.now, 5 * SECOND))
         world.clock.advance("5s")
         await world.claim_one(instance="doomed")
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         await world.tick_past_lease()
         (_, reason, fires) = (await rows(world))[1]
         assert (await world.status("k"), reason) == (TaskStatus.CANCELLED, "cancelled")
@@ -270,7 +270,7 @@ class TestEdited(Suite):
         await world.series("k", policy=policy(misfire="all"))
         world.clock.advance("4h10m")
         task = await world.claim_one()
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         await world.settle(task)
         assert await rows(world) == [("success", None, 1), ("skipped", "cancelled", 3)]
 
@@ -295,7 +295,7 @@ class TestEdited(Suite):
     ) -> None:
         made = await world.series("k")
         world.clock.advance("3h10m")
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         task = await world.claim_one()
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
         updated = (await world.runs())[0]
@@ -387,17 +387,17 @@ class TestByHand(Suite):
     async def test_a_run_by_hand_that_waits_again_is_still_by_hand(self, world: World, work: TaskType) -> None:
         """Its own due time is no fire that a retry could belong to."""
         made = await world.series("k")
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         await world.run(Transition.RETRY, after_ms=20 * MINUTE)
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.RUN_NOW)
         assert (await world.run()).next_fire == made.next_fire
         assert {run.trigger_mode for run in await world.runs()} == {"manual"}
 
     async def test_paused_it_is_dropped_for_the_next_fire(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
         await world.update("k", scheduled_at=world.now + MINUTE)
-        await world.ask(Transition.PAUSE)
+        await world.apply(Transition.PAUSE)
         await world.update("k", scheduled_at=world.now + 2 * MINUTE)
-        await world.ask(Transition.RESUME)
+        await world.apply(Transition.RESUME)
         after = await world.there("k")
         assert (after.scheduled_at, after.next_fire, after.manual) == (made.scheduled_at, made.next_fire, False)

@@ -208,7 +208,7 @@ class TestFencing(Suite):
         await world.schedule("k")
         old = await world.claim_one()
         await world.settle(old, Transition.FAIL)
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         assert await world.settle(old) == (Answer.STALE, None)
         assert await world.task("k") is None
 

@@ -30,7 +30,7 @@ class TestHeads(Suite):
         await world.schedule("a")
         await world.claim_one()
         await world.schedule("b", scheduled_at=world.now + MINUTE)
-        await world.ask(Transition.PAUSE, "b")
+        await world.apply(Transition.PAUSE, "b")
         assert await world.store.heads() == {}
 
     async def test_what_is_parked_waits_too(self, world: World, work: TaskType) -> None:
@@ -44,7 +44,7 @@ class TestHeads(Suite):
         assert await world.claim(5) == []
         assert {task.key: task.parked for task in await world.all_tasks()} == {"a": False, "late": True, "early": True}
         assert await world.store.heads() == {WORK: start + SECOND}
-        await world.ask(Transition.CANCEL, "early")
+        await world.apply(Transition.CANCEL, "early")
         assert await world.store.heads() == {WORK: world.now}
 
 
@@ -65,7 +65,7 @@ class TestStanding(Suite):
     async def test_the_past_of_an_identity_without_a_task(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run(Transition.FAIL)
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         standing = await self._standing(world)
         assert standing.task is None
         assert (standing.past.fail_count, standing.past.last_exec_at) == (1, world.now)

@@ -159,12 +159,12 @@ async def make_task(world: World, situation: Situation, task_type: str, key: str
             transition = Transition.COMPLETE if state == TaskStatus.COMPLETED else Transition.FAIL
             await world.settle(await world.claim_due(key, task_type), transition)
         case TaskStatus.CANCELLED:
-            await world.ask(Transition.CANCEL, key, task_type)
+            await world.apply(Transition.CANCEL, key, task_type)
         case TaskStatus.PAUSED:
-            await world.ask(Transition.PAUSE, key, task_type)
+            await world.apply(Transition.PAUSE, key, task_type)
         case _ if situation.want is Want.PAUSE:
-            await world.ask(Transition.PAUSE, key, task_type)
-            await world.ask(Transition.RUN_NOW, key, task_type)
+            await world.apply(Transition.PAUSE, key, task_type)
+            await world.apply(Transition.RUN_NOW, key, task_type)
         case _:
             pass
     return await world.there(key, task_type)
@@ -175,7 +175,7 @@ async def _make_running(world: World, situation: Situation, task_type: str, key:
     if situation.dirty:
         await world.touch(key, task_type)
     if situation.want is not Want.NONE:
-        await world.ask(Transition.PAUSE if situation.want is Want.PAUSE else Transition.CANCEL, key, task_type)
+        await world.apply(Transition.PAUSE if situation.want is Want.PAUSE else Transition.CANCEL, key, task_type)
 
 
 async def fire(world: World, situation: Situation, transition: Transition, task_type: str, before: Task | None) -> str:
@@ -204,7 +204,7 @@ async def fire(world: World, situation: Situation, transition: Transition, task_
             after_ms = MINUTE if transition is Transition.SNOOZE else None
             return (await world.settle(_target(before, task_type), transition, after_ms=after_ms)).answer.value
         case _:
-            return (await world.ask(transition, key, task_type)).answer.value
+            return (await world.apply(transition, key, task_type)).answer.value
 
 
 def _target(before: Task | None, task_type: str) -> Task:

@@ -35,7 +35,7 @@ class TestTouch(Suite):
 
     async def test_a_paused_task_counts_as_live(self, world: World, work: TaskType) -> None:
         await world.touch("k")
-        await world.ask(Transition.PAUSE)
+        await world.apply(Transition.PAUSE)
         assert (await world.touch("k")).outcome is TouchOutcome.COALESCED
         assert await world.status("k") is TaskStatus.PAUSED
 
@@ -101,13 +101,13 @@ class TestCooldown(Suite):
     async def test_what_counts_nowhere_starts_no_cooldown(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run(Transition.RELEASE)
-        await world.ask(Transition.CANCEL)
+        await world.apply(Transition.CANCEL)
         assert (await world.touch("k")).outcome is TouchOutcome.CREATED
 
     async def test_purge_keeps_the_cooldown(self, world: World, work: TaskType) -> None:
         await world.schedule("k")
         await world.run()
-        await world.ask(Transition.PURGE)
+        await world.apply(Transition.PURGE)
         assert await world.task("k") is None
         assert (await world.touch("k")).outcome is TouchOutcome.COOLDOWN
 
@@ -307,7 +307,7 @@ class TestBreaker(Suite):
     async def test_redrive_closes_it(self, world: World) -> None:
         await world.type(max_retries=2)
         await self._open(world)
-        await world.ask(Transition.REDRIVE)
+        await world.apply(Transition.REDRIVE)
         await world.run()
         world.clock.advance("30m")
         assert (await world.touch("k")).outcome is TouchOutcome.CREATED

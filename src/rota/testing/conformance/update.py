@@ -21,7 +21,7 @@ class TestUpdate(Suite):
     async def test_only_what_is_named_changes(self, world: World, work: TaskType, paused: bool) -> None:
         before = await world.series("k", payload="old", max_runs=5, expires_at=world.now + 100 * HOUR)
         if paused:
-            await world.ask(Transition.PAUSE)
+            await world.apply(Transition.PAUSE)
         reply = await world.update("k", payload="new", priority=9)
         after = await world.there("k")
         assert reply == (Answer.OK, after)
@@ -64,8 +64,8 @@ class TestUpdate(Suite):
 
     async def test_a_manual_run_that_waits_is_not_lost(self, world: World, work: TaskType) -> None:
         await world.series("k")
-        await world.ask(Transition.PAUSE)
-        await world.ask(Transition.RUN_NOW)
+        await world.apply(Transition.PAUSE)
+        await world.apply(Transition.RUN_NOW)
         await world.update("k", trigger=hourly(world.now, 2 * HOUR))
         task = await world.run()
         assert (task.status, task.next_fire) == (TaskStatus.PAUSED, world.now + 2 * HOUR)
@@ -135,7 +135,7 @@ class TestUpdateDuringARun(Suite):
         await world.settle(task, transition, after_ms=0)
         after = await world.run()
         assert (after.status, after.next_fire) == (TaskStatus.PENDING, world.now + 30 * MINUTE)
-        assert await world.ask(Transition.PAUSE) == (Answer.OK, await world.there("k"))
+        assert await world.apply(Transition.PAUSE) == (Answer.OK, await world.there("k"))
 
     async def test_a_new_single_time_is_not_lost(self, world: World, work: TaskType) -> None:
         for made in (world.series("a"), world.created("b", scheduled_at=world.now + HOUR)):

@@ -157,8 +157,8 @@ class World:
 
     # --- what people ask for ---
 
-    async def ask(self, transition: Transition, key: str = "k", task_type: str = WORK) -> Reply:
-        return (await self.store.ask(transition, [Identity(task_type, key)], now=self.now))[0]
+    async def apply(self, transition: Transition, key: str = "k", task_type: str = WORK) -> Reply:
+        return (await self.store.apply(transition, [Identity(task_type, key)], now=self.now))[0]
 
     # --- duties ---
 

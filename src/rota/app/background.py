@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from rota.connection import Connection
+from rota.app.connection import Connection
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime import Health, Worker
@@ -62,7 +62,7 @@ class Background:
             return Health(ok=False, reasons=("This process is not connected, and no worker was started in it.",))
         return self._worker.health()
 
-    def hire(self, store: Store) -> Worker:
+    def make_worker(self, store: Store) -> Worker:
         """A worker for somebody who runs it and holds the store meanwhile."""
         self._worker = self._make(store)
         return self._worker
@@ -78,7 +78,7 @@ class Background:
         if self.is_running or self._away is not None:
             return
         try:
-            worker = await self._hold_and_hire()
+            worker = await self._acquire_and_make()
         except StoreUnavailable as error:
             if not self._waits:
                 raise
@@ -97,10 +97,10 @@ class Background:
         if serving is not None:
             await asyncio.wait([serving])
 
-    async def _hold_and_hire(self) -> Worker:
+    async def _acquire_and_make(self) -> Worker:
         store = await self._connection.hold()
         try:
-            return self.hire(store)
+            return self.make_worker(store)
         except BaseException:
             await self._connection.let_go()
             raise
@@ -117,7 +117,7 @@ class Background:
     async def _serve_when_there(self) -> None:
         """Ask for the store again and again, and then work."""
         try:
-            worker = await self._hire_when_there()
+            worker = await self._make_when_there()
         except Exception:
             # As above: nobody awaits this task.
             log.exception("worker not started")
@@ -127,7 +127,7 @@ class Background:
         if worker is not None:
             await self._serve(worker)
 
-    async def _hire_when_there(self) -> Worker | None:
+    async def _make_when_there(self) -> Worker | None:
         """The worker, as soon as the store answers; None if it was stopped before."""
         failures = 1
         while not self._stop_asked.is_set():
@@ -139,7 +139,7 @@ class Background:
                     await self._stop_asked.wait()
                     return None
             try:
-                return await self._hold_and_hire()
+                return await self._acquire_and_make()
             except StoreUnavailable as error:
                 failures += 1
                 self._away = str(error)

@@ -24,7 +24,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, cast, overload
 
-from rota.answers import Receipt, RunInfo, Touch, encode_json
+from rota.app.results import Receipt, RunInfo, Touch, encode_json
+from rota.app.schedules import Schedules, instant_of
+from rota.app.seeds import TaskScheduler
+from rota.app.sync import SyncRota, SyncTask
+from rota.app.tasks import Tasks, choice
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config, load_config
 from rota.core.task import NewTask, RunStatus
@@ -34,11 +38,7 @@ from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
 from rota.runtime import Worker, declare
 from rota.runtime.signals import Duration
-from rota.scheduler import TaskScheduler
-from rota.schedules import Schedules, instant_of
 from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Store, TypeRecord
-from rota.sync import SyncRota, SyncTask
-from rota.tasks import Tasks, choice
 
 __all__ = ["Rota", "ScheduleOptions", "TaskHandle", "TypeSettings"]
 
@@ -326,7 +326,7 @@ class Rota(TaskScheduler):
             raise RotaError("This app is already running. Await one run(), or stop() it first.")
         self._warn_of_gaps()
         async with self._connection.held() as store:
-            await _run_with_signals(self._background.hire(store), timeout)
+            await _run_with_signals(self._background.make_worker(store), timeout)
 
     async def run_until_idle(self) -> int:
         """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""

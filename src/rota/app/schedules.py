@@ -13,14 +13,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rota.answers import ScheduleInfo, accepted, answered, encode_json
+from rota.app.results import ScheduleInfo, accepted, answered, encode_json
+from rota.app.tasks import Ready, choice
 from rota.clock import Clock, Instant, from_datetime, parse_duration
 from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
 from rota.runtime.signals import Duration
 from rota.stores.base import DEFAULT_PAGE, Page, TaskQuery
-from rota.tasks import Ready, choice
 from rota.triggers import (
     AnyTrigger,
     Explanation,
@@ -132,19 +132,19 @@ class Schedules:
 
     async def pause(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """Hold it back. The fires that pass meanwhile are skipped."""
-        return await self._ask(Transition.PAUSE, schedule_id, type)
+        return await self._apply(Transition.PAUSE, schedule_id, type)
 
     async def resume(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """Go on with the first fire that lies ahead."""
-        return await self._ask(Transition.RESUME, schedule_id, type)
+        return await self._apply(Transition.RESUME, schedule_id, type)
 
     async def cancel(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """End it. An upsert under its id starts it anew."""
-        return await self._ask(Transition.CANCEL, schedule_id, type)
+        return await self._apply(Transition.CANCEL, schedule_id, type)
 
     async def run_now(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """Run it once, now; its series is not shifted."""
-        return await self._ask(Transition.RUN_NOW, schedule_id, type)
+        return await self._apply(Transition.RUN_NOW, schedule_id, type)
 
     def explain(
         self,
@@ -164,10 +164,10 @@ class Schedules:
         policy = Policy(jitter_ms=parse_duration(jitter, what="jitter"))
         return explain(trigger, timezone, n, after, policy=policy)
 
-    async def _ask(self, transition: Transition, schedule_id: str, task_type: str) -> ScheduleInfo:
+    async def _apply(self, transition: Transition, schedule_id: str, task_type: str) -> ScheduleInfo:
         identity = _identity(schedule_id, task_type)
         store = await self._ready()
-        (reply,) = await store.ask(transition, [identity])
+        (reply,) = await store.apply(transition, [identity])
         task = answered(transition, identity, reply)
         if task is None or task.trigger is None:
             raise UnknownTask(f"{task_type}/{schedule_id} is a task without a trigger. Use `app.tasks` for it.")

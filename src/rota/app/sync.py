@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 from weakref import WeakSet
 
-from rota.answers import Receipt, Touch
+from rota.app.connection import Connection
+from rota.app.results import Receipt, Touch
 from rota.clock import SECOND
-from rota.connection import Connection
 from rota.errors import RotaError
 from rota.forking import keep_for_ever
 
 if TYPE_CHECKING:
-    from rota.app import Rota, ScheduleOptions
+    from rota.app.rota import Rota, ScheduleOptions
 
 __all__ = ["SyncRota", "SyncTask"]
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.clock import HOUR, MINUTE, SECOND, Instant, Millis, isoformat
 from rota.core.history import Slice, Span, percentile
 from rota.core.task import RunRecord, RunStatus

@@ -17,15 +17,15 @@ from rota.errors import LeaseLost
 from rota.logs import get_logger
 from rota.stores.base import Beat, ClaimRequest, Store
 
-__all__ = ["Hands"]
+__all__ = ["ManualClaims"]
 
 SWEEP_SECONDS = 1.0
 """As often as a worker sweeps, by default."""
 
-log = get_logger("rota.by_hand")
+log = get_logger("rota.app")
 
 
-class Hands:
+class ManualClaims:
     """Whoever claims by hand in this process. There is no heartbeat: a claim lasts for the type's timeout."""
 
     def __init__(self, clock: Clock, lease_ms: Millis) -> None:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from rota.access import AuditLog, NewToken, Principal, Role, Token, Tokens
 from rota.access.audit import Note
 from rota.agents import AGENT, agents_of
-from rota.answers import Receipt, ScheduleInfo, TaskDetails, answered
-from rota.app import Rota
+from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered
+from rota.app.rota import Rota
 from rota.clock import Instant
 from rota.config.urls import masked
 from rota.core.outcome import Answer
@@ -71,14 +71,14 @@ class Operator:
 
     # --- one task ---
 
-    async def ask(self, transition: Transition, identity: Identity) -> TaskDetails | None:
+    async def apply(self, transition: Transition, identity: Identity) -> TaskDetails | None:
         """Pause, resume, cancel, run now, redrive or purge one task. None: it is gone (purged)."""
         self._need(Role.OPERATOR, f"{transition} a task")
         store = await self._store()
         async with self._recording(f"task.{transition}", str(identity)) as note:
             (before,) = await store.get([identity])
             note.before = _picture(before)
-            (reply,) = await store.ask(transition, [identity])
+            (reply,) = await store.apply(transition, [identity])
             task = answered(transition, identity, reply)
             note.after = _picture(task)
         return None if task is None else TaskDetails.of(task)
@@ -125,7 +125,7 @@ class Operator:
             raise _count_changed(expected, counted.count)
         return counted
 
-    async def ask_all(self, transition: Transition, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
+    async def apply_all(self, transition: Transition, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
         """The same transition on every task that matches, page by page. What comes to match meanwhile may be left.
 
         `agreed` is what somebody has agreed to. The tasks are then listed before the first one is changed: if they are
@@ -141,7 +141,7 @@ class Operator:
         async with self._recording(f"tasks.{transition}", _words(query)) as note:
             try:
                 async for identities in _bound(store, query, agreed):
-                    replies = await store.ask(transition, identities)
+                    replies = await store.apply(transition, identities)
                     changed = sum(reply.answer is Answer.OK for reply in replies)
                     done = Done(done.changed + changed, done.refused + len(replies) - changed)
             finally:
@@ -149,7 +149,7 @@ class Operator:
                 note.after = done._asdict()
         return done
 
-    async def ask_these(self, transition: Transition, identities: list[Identity]) -> Done:
+    async def apply_these(self, transition: Transition, identities: list[Identity]) -> Done:
         """The same transition on the named tasks."""
         self._need(Role.OPERATOR, f"{transition} tasks")
         if transition not in BULK_EVENTS:
@@ -158,7 +158,7 @@ class Operator:
             raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
         store = await self._store()
         async with self._recording(f"tasks.{transition}", ", ".join(map(str, identities))) as note:
-            replies = await store.ask(transition, identities)
+            replies = await store.apply(transition, identities)
             changed = sum(reply.answer is Answer.OK for reply in replies)
             done = Done(changed, len(replies) - changed)
             note.after = done._asdict()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from rota.agents import install_agents
-from rota.app import Rota
+from rota.app.rota import Rota
 from rota.config import Config
 from rota.errors import InvalidInput
 from rota.memory import install_memory

@@ -16,13 +16,14 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rota.answers import Touch
-from rota.background import Background
-from rota.by_hand import Hands
+from rota.app.background import Background
+from rota.app.connection import Connection
+from rota.app.manual_claims import ManualClaims
+from rota.app.registry import Registry
+from rota.app.results import Touch
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.config import Config, load_config
 from rota.config.model import default_database, default_spool
-from rota.connection import Connection
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity, Identity, Task, TaskStatus
 from rota.core.task_type import TaskConfig, TaskType, TriggerMode, did_you_mean
@@ -30,7 +31,6 @@ from rota.errors import InvalidConfig, InvalidInput, RotaError, StoreUnavailable
 from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
-from rota.registry import Registry
 from rota.runtime import Health, Worker, WorkerSettings, declare
 from rota.runtime.belonging import Belonging, place_of
 from rota.runtime.ledger import Ledger
@@ -262,7 +262,7 @@ class TaskScheduler(ITaskScheduler):
         )
         """Whether the database of this process is the one that the tasks of memory and agents belong to."""
         self._background = self._make_background()
-        self._hands = Hands(self._clock, self._config.lease_ms)
+        self._manual_claims = ManualClaims(self._clock, self._config.lease_ms)
         self._types_elsewhere: dict[str, TaskType] = {}
         self.declares = True
         """Whether the store is told of this process's types. Who serves none of them leaves that to those who do."""
@@ -408,13 +408,13 @@ class TaskScheduler(ITaskScheduler):
         if await self._find_type(task_type) is None:
             log.warning("skip", task_type=task_type, reason="unknown type")
             return None
-        task = await self._hands.claim(await self._ready(), task_type)
+        task = await self._manual_claims.claim(await self._ready(), task_type)
         return None if task is None else TaskInfo.of(task)
 
     async def complete_task(self, task_type: str, user_key: str, lock_token: str, success: bool = True) -> None:
         """Say how a claimed task ended; failed ones are retried. A stale token changes nothing: `LeaseLost`."""
         identity = Identity(task_type, user_key)
-        await self._hands.settle(await self._ready(), identity, lock_token, success=success)
+        await self._manual_claims.settle(await self._ready(), identity, lock_token, success=success)
 
     # --- working in the background ---
 
@@ -506,7 +506,7 @@ class TaskScheduler(ITaskScheduler):
         self._database = self._kept_database = None
         self._spool = self._make_spool()
         self._background = self._make_background()
-        self._hands = Hands(self._clock, self._config.lease_ms)
+        self._manual_claims = ManualClaims(self._clock, self._config.lease_ms)
         self._kept_open = False
 
     async def _ready(self) -> Store:

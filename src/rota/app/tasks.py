@@ -8,7 +8,7 @@ from typing import Final, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from rota.answers import TaskDetails, Waiting, answered
+from rota.app.results import TaskDetails, Waiting, answered
 from rota.clock import MINUTE, Millis
 from rota.core.history import Span
 from rota.core.outcome import Answer
@@ -89,23 +89,23 @@ class Tasks:
 
     async def pause(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Hold it back; a running one is held back after its run."""
-        return await self._ask(Transition.PAUSE, self._identity(task_type, key, **user))
+        return await self._apply(Transition.PAUSE, self._identity(task_type, key, **user))
 
     async def resume(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Let it go on; a series goes on with the first fire that lies ahead."""
-        return await self._ask(Transition.RESUME, self._identity(task_type, key, **user))
+        return await self._apply(Transition.RESUME, self._identity(task_type, key, **user))
 
     async def cancel(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """End it; the handler of a running one is cancelled within about a second."""
-        return await self._ask(Transition.CANCEL, self._identity(task_type, key, **user))
+        return await self._apply(Transition.CANCEL, self._identity(task_type, key, **user))
 
     async def run_now(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Make it due now. A series is not shifted by it."""
-        return await self._ask(Transition.RUN_NOW, self._identity(task_type, key, **user))
+        return await self._apply(Transition.RUN_NOW, self._identity(task_type, key, **user))
 
     async def redrive(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Give a failed task another chance, with fresh counts."""
-        return await self._ask(Transition.REDRIVE, self._identity(task_type, key, **user))
+        return await self._apply(Transition.REDRIVE, self._identity(task_type, key, **user))
 
     async def redrive_all(self, task_type: str | None = None, *, user_id: str | None = None) -> int:
         """Give every failed task another chance, or those of a type or a user; how many there were."""
@@ -145,9 +145,9 @@ class Tasks:
             raise InvalidInput(f"A {task_type!r} task was named by key and by user_id. Give one of them.")
         return Identity(task_type, self._keys.build_key(user_id, device_id, agent_id))
 
-    async def _ask(self, transition: Transition, identity: Identity) -> TaskDetails:
+    async def _apply(self, transition: Transition, identity: Identity) -> TaskDetails:
         store = await self._ready()
-        (reply,) = await store.ask(transition, [identity])
+        (reply,) = await store.apply(transition, [identity])
         task = answered(transition, identity, reply)
         assert task is not None, f"{identity} is gone after {transition}"
         return TaskDetails.of(task)
@@ -159,7 +159,7 @@ class Tasks:
         changed = 0
         while True:
             page = await store.find(query)
-            replies = await store.ask(transition, [task.identity for task in page.items])
+            replies = await store.apply(transition, [task.identity for task in page.items])
             changed += sum(reply.answer is Answer.OK for reply in replies)
             if page.cursor is None:
                 return changed

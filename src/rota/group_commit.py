@@ -1,4 +1,4 @@
-"""Group commit, in one place for all stores.
+"""Group commit, in one place for everyone who writes.
 
 Calls that arrive while a group is in flight form the next one. There is no timer: a lone caller waits for nothing, and
 a thousand callers share a handful of transactions. A group has a limit in items and in bytes.
@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
-from rota.stores.base import MAX_GROUP, MAX_GROUP_BYTES
 
-__all__ = ["Batcher"]
+__all__ = ["MAX_GROUP", "MAX_GROUP_BYTES", "GroupCommit"]
+
+MAX_GROUP: Final = 200
+MAX_GROUP_BYTES: Final = 1_048_576
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,7 +35,7 @@ class _Call(Generic[Item, Result]):
         self.future = future
 
 
-class Batcher(Generic[Item, Result]):
+class GroupCommit(Generic[Item, Result]):
     """Runs one verb for many callers at a time.
 
     `run` is given the items of a group and returns one result per item; a result that is an exception is raised in
