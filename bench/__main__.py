@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench.against import compare
 from bench.agents import agents
+from bench.hops import hops
 from bench.lists import lists
 from bench.memory import memory
 from bench.scale import scale
@@ -53,6 +54,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "service": service,
     "memory": memory,
     "agents": agents,
+    "hops": hops,
 }
 """What there is to measure, in the order in which it is."""
 
