@@ -20,7 +20,6 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException
 
-from rota.app.seeds import TaskScheduler, get_scheduler, init_scheduler
 from rota.errors import InvalidInput
 from rota.memory import (
     ChatMessagePush,
@@ -33,6 +32,7 @@ from rota.memory import (
     memory_of,
 )
 from rota.memory.shapes import MessageAnswer, PushAnswer
+from rota.seeds import TaskScheduler, get_scheduler, init_scheduler
 
 __all__ = ["app", "create_app"]
 

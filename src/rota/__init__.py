@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
     from rota.app.rota import Rota, TaskHandle
-    from rota.app.seeds import (
-        ITaskScheduler,
+    from rota.app.scheduler import (
         RedisTaskScheduler,
-        TaskHandler,
-        TaskInfo,
         TaskScheduler,
         get_scheduler,
         init_scheduler,
         set_scheduler,
     )
+    from rota.app.seeds import ITaskScheduler, TaskHandler
+    from rota.app.task_info import TaskInfo
     from rota.config import Config, load_config
     from rota.core.outcome import TouchOutcome
     from rota.core.task import TaskStatus
@@ -141,16 +140,18 @@ _HOMES = {
         "Run",
         "Snooze",
     ),
-    "rota.app.seeds": (
-        "ITaskScheduler",
+    "rota.app.scheduler": (
         "RedisTaskScheduler",
-        "TaskHandler",
-        "TaskInfo",
         "TaskScheduler",
         "get_scheduler",
         "init_scheduler",
         "set_scheduler",
     ),
+    "rota.app.seeds": (
+        "ITaskScheduler",
+        "TaskHandler",
+    ),
+    "rota.app.task_info": ("TaskInfo",),
     "rota.triggers": ("Explanation",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -64,10 +64,10 @@ async def test_the_configuration_hands_it_to_the_store_and_the_database(sqlite_u
     config = Config(store_url=sqlite_url, database_url=f"sqlite:///{tmp_path}/other.db", call_timeout_ms=1_234)
     app = Rota(config)
     async with app:
-        store, database = await app._ready(), await app.database()  # pyright: ignore[reportPrivateUsage]
+        store, database = await app.host.ready(), await app.database()
         assert isinstance(store, SqlStore)
         assert (store.call_timeout, store.database.call_timeout, database.call_timeout) == (1.234, 1.234, 1.234)
-        worker = app._new_worker(store)  # pyright: ignore[reportPrivateUsage]
+        worker = app.host.make_worker(store)
         assert worker._settings.call_timeout == 1.234  # pyright: ignore[reportPrivateUsage]
 
 

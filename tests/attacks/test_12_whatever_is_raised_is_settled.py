@@ -131,7 +131,7 @@ async def test_who_looks_at_it_stumbles_alone() -> None:
     """An observer or a log that cannot show what was raised costs the run nothing."""
     structlog.configure(processors=[_read])
     app = app_with(awaited)
-    app.observers.append(Curious())
+    app.host.observers.append(Curious())
     async with app:
         receipts = [await app.schedule("work", "worse") for _ in range(3)]
         assert await app.run_until_idle() == 3

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rota import Rota
-from rota.app.seeds import TaskInfo
+from rota.seeds import TaskInfo
 from rota.stores.base import Claimed, ClaimRequest
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock, FaultyStore

@@ -27,9 +27,12 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"database"}),
     frozenset({"stores"}),
     frozenset({"access", "webhooks"}),
-    frozenset({"runtime", "events"}),
+    frozenset({"runtime"}),
+    frozenset({"part"}),
+    frozenset({"events"}),
     frozenset({"alerts", "batches", "agents", "memory"}),
     frozenset({"app"}),
+    frozenset({"seeds"}),
     frozenset({"api", "cli", "dashboard", "integrations", "mcp", "telemetry"}),
     frozenset({"testing"}),
 )

@@ -64,7 +64,7 @@ async def test_a_configuration_wins(sqlite_url: str, clock: FakeClock) -> None:
     settings = memory.settings
     assert (settings.threshold, settings.batch_size, settings.retention_days) == (0.99, 7, 3)
     assert settings.anonymous == "reject"
-    assert touched_types(app) == ["memory_compression", "embedding_refresh", "profile_update"]
+    assert touched_types(app.host) == ["memory_compression", "embedding_refresh", "profile_update"]
     async with app:
         await memory.push(say("u1", *SAME))
         await memory.drain()

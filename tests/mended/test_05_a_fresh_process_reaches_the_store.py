@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.app.seeds import TaskScheduler
 from rota.config import load_config
 from rota.runtime.spool import PATIENCE
+from rota.seeds import TaskScheduler
 from rota.stores.base import TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.testing import FaultyStore
@@ -152,7 +152,7 @@ async def test_what_an_operator_has_switched_off_is_not_spooled(store: FaultySto
 
 TOUCHES = """
 import asyncio, sys
-from rota.app.seeds import TaskScheduler
+from rota.seeds import TaskScheduler
 
 async def main():
     scheduler = TaskScheduler(sys.argv[1], {"tasks": {"work": {"trigger_mode": "user_activity", "interval": 60}}})

@@ -13,10 +13,10 @@ import pytest
 from redis import Redis
 
 from rota import Rota
-from rota.app.seeds import RedisTaskScheduler, TaskScheduler, init_scheduler, set_scheduler
 from rota.core.task_type import TaskConfig, TriggerMode
 from rota.errors import InvalidConfig
 from rota.memory import create_cleanup_handler, create_compression_handler
+from rota.seeds import RedisTaskScheduler, TaskScheduler, init_scheduler, set_scheduler
 from rota.testing.redis_servers import RedisServer, redis_server
 from rota.testing.waiting import until
 
@@ -73,8 +73,8 @@ async def test_07_a_merger_and_a_storage_that_are_not_async(sqlite_url: str) -> 
     await scheduler.start()
     try:
         assert await scheduler.schedule_user_task("memory_compression", "u1", "phone", "helper")
-        await until(lambda: len(scheduler.ledger.totals()) == 2, "both have run")
-        assert all(book.success and not book.error for book in scheduler.ledger.totals().values())
+        await until(lambda: len(scheduler.host.ledger.totals()) == 2, "both have run")
+        assert all(book.success and not book.error for book in scheduler.host.ledger.totals().values())
     finally:
         await scheduler.stop()
     assert merger.calls == [("u1", "phone", "helper", 1800)]

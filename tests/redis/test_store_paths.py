@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 
-from rota.app.seeds import RedisTaskScheduler, get_scheduler, init_scheduler, set_scheduler
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, ScheduleOutcome
 from rota.core.task import Identity, NewTask, Settlement, TaskStatus, Transition
@@ -17,6 +16,7 @@ from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import StoreUnavailable
 from rota.runtime.health import Pulse
 from rota.runtime.reconciler import Reconciler
+from rota.seeds import RedisTaskScheduler, get_scheduler, init_scheduler, set_scheduler
 from rota.stores.redis import RedisStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World, hourly

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from rota.app.rota import Rota
-from rota.app.seeds import TaskScheduler
 from rota.clock import MINUTE, SECOND, SystemClock
 from rota.config import load_config
 from rota.core.outcome import TouchOutcome
@@ -23,6 +22,7 @@ from rota.core.task_type import TaskType
 from rota.errors import InvalidConfig, InvalidInput, RotaError, SchemaMismatch, StoreUnavailable
 from rota.runtime.spool import PATIENCE, Offered, Spool, spool_at
 from rota.runtime.spool_file import SpoolFile
+from rota.seeds import TaskScheduler
 from rota.stores.base import ClaimRequest, Store
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock, FaultyStore

@@ -48,7 +48,7 @@ async def test_an_observer_that_raises_harms_no_run(caplog: pytest.LogCaptureFix
         ran.append(user_id)
 
     broken = Broken()
-    app.observers.append(broken)
+    app.host.observers.append(broken)
     async with app, asyncio.timeout(60):
         for user in ("a", "b", "c"):
             await work.touch(user_id=user)

@@ -87,8 +87,8 @@ async def test_a_call_that_fails_says_so_without_naming_anybody(
 ) -> None:
     app = Rota("memory://")
     trace(app, provider)
-    assert app.producer is not None
-    with pytest.raises(InvalidInput), app.producer.making("schedule", "plain"):
+    assert app.host.producer is not None
+    with pytest.raises(InvalidInput), app.host.producer.making("schedule", "plain"):
         raise InvalidInput("The key 'ada' belongs to somebody else.")
     (span,) = named(exporter, "schedule plain")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, InvalidInput.code)
@@ -110,7 +110,7 @@ async def test_an_app_that_traces_itself_has_one_span_a_run_wherever_it_is_serve
     async with app:
         await work.touch(user_id="u")
         await app.run_until_idle()
-    assert len(app.observers) == 1
+    assert len(app.host.observers) == 1
     assert [len(named(exporter, name)) for name in ("touch work", "run work", "settle")] == [1, 1, 1]
 
 
@@ -135,7 +135,7 @@ async def test_without_a_provider_nothing_is_registered(monkeypatch: pytest.Monk
     assert trace_if_configured(app) is False
     with pytest.raises(InvalidConfig, match="otel"):
         trace(app)
-    assert (app.observers, app.producer) == ([], None)
+    assert (app.host.observers, app.host.producer) == ([], None)
 
 
 async def test_the_global_provider_is_taken_if_there_is_one(
@@ -144,4 +144,4 @@ async def test_the_global_provider_is_taken_if_there_is_one(
     monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)
     app = Rota("memory://")
     assert trace_if_configured(app) is True
-    assert len(app.observers) == 1
+    assert len(app.host.observers) == 1

@@ -238,7 +238,7 @@ async def test_the_stores_own_clock_rules_unless_a_test_brings_one(
         given.append(clock)
         return MemoryStore(clock)
 
-    monkeypatch.setattr("rota.app.seeds.open_store", opened)
+    monkeypatch.setattr("rota.app.host.open_store", opened)
     scheduler = TaskScheduler("postgresql://h/d", {"tasks": TYPES}, clock=clock)
     await scheduler.schedule_user_task("compress", "u1")
     await scheduler.stop()

@@ -7,9 +7,10 @@ from dataclasses import MISSING, fields
 
 import pytest
 
-from rota.app import seeds
+from rota import seeds
 from rota.app.rota import Rota
-from rota.app.seeds import (
+from rota.errors import InvalidInput
+from rota.seeds import (
     ITaskScheduler,
     IUserKeyBuilder,
     TaskConfig,
@@ -20,7 +21,6 @@ from rota.app.seeds import (
     UserKeyBuilder,
     UserKeyConfig,
 )
-from rota.errors import InvalidInput
 
 # name -> (is async, parameters with their defaults), from the table of `ITaskScheduler`
 REQUIRED = inspect.Parameter.empty
@@ -67,7 +67,7 @@ def test_what_goes_beyond_the_seeds_is_optional():
 def test_the_interfaces_are_abstract():
     assert set(METHODS) == ITaskScheduler.__abstractmethods__
     assert {"build_key", "parse_key", "get_key_dimensions"} == IUserKeyBuilder.__abstractmethods__
-    assert issubclass(Rota, TaskScheduler)
+    assert issubclass(Rota, ITaskScheduler)
     assert issubclass(TaskScheduler, ITaskScheduler)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from rota.agents.channels import NOTICE
 from rota.agents.record import AGENT
 from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
-from rota.config import Config
-from rota.database import Database
-from rota.runtime.belonging import AGENTS, Belonging
-from rota.stores.base import Store
+from rota.core.task_type import TriggerMode
+from rota.part import PartHost
+from rota.runtime.belonging import AGENTS
 from rota.webhooks import Webhooks
 
 __all__ = ["App", "agents_of", "install_agents"]
@@ -25,29 +24,21 @@ class KeepsSchedules(Protocol):
     def check_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None: ...
 
 
-class App(Protocol):
-    """What of `Rota` is needed here; agents lie below it."""
-
-    @property
-    def config(self) -> Config: ...
-
-    async def store(self) -> Store: ...
-
-    async def database(self) -> Database: ...
-
-    async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
-
-    @property
-    def belonging(self) -> Belonging: ...
-
-    @property
-    def task(self) -> Callable[..., Any]: ...
+class AgentsHost(PartHost, Protocol):
+    """The host of an app; agents lie below it."""
 
     @property
     def schedules(self) -> KeepsSchedules: ...
 
 
-_INSTALLED: Final[WeakKeyDictionary[App, Agents]] = WeakKeyDictionary()
+class App(Protocol):
+    """An app, whichever face it has."""
+
+    @property
+    def host(self) -> AgentsHost: ...
+
+
+_INSTALLED: Final[WeakKeyDictionary[AgentsHost, Agents]] = WeakKeyDictionary()
 """The agents of each app: whoever serves an app finds those that it was given in code."""
 
 
@@ -56,32 +47,35 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
 
     Without settings those of the app's configuration count.
     """
-    agents = _made(app, settings or AgentSettings.of(app.config), webhooks)
-    app.belonging.need(AGENTS, [AGENT, NOTICE])
-    app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
-    app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
-    app.schedules.check_first(AGENT, agents.check_not_kept)
-    _INSTALLED[app] = agents
+    host = app.host
+    agents = _made(host, settings or AgentSettings.of(host.config), webhooks)
+    host.belonging.need(AGENTS, [AGENT, NOTICE])
+    task = "@app.task"
+    host.declare(AGENT, agents.handler.run_agent, TriggerMode.ONCE, agents.settings.type_settings(), decorator=task)
+    host.declare(NOTICE, agents.courier.deliver, TriggerMode.ONCE, agents.settings.notice_settings(), decorator=task)
+    host.schedules.check_first(AGENT, agents.check_not_kept)
+    _INSTALLED[host] = agents
     return agents
 
 
 def agents_of(app: App) -> Agents:
     """The agents that were installed with an app; else those of its configuration, which another process runs."""
-    found = _INSTALLED.get(app)
+    host = app.host
+    found = _INSTALLED.get(host)
     if found is None:
-        found = _INSTALLED[app] = _made(app, AgentSettings.of(app.config), None)
+        found = _INSTALLED[host] = _made(host, AgentSettings.of(host.config), None)
     return found
 
 
-def _made(app: App, settings: AgentSettings, webhooks: Webhooks | None) -> Agents:
-    config = app.config
+def _made(host: AgentsHost, settings: AgentSettings, webhooks: Webhooks | None) -> Agents:
+    config = host.config
     calls = webhooks or Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
-    # Weakly, for the table above: what it holds must not hold the app.
-    held = ref(app)
+    # Weakly, for the table above: what it holds must not hold the host.
+    held = ref(host)
 
-    def alive() -> App:
+    def alive() -> AgentsHost:
         found = held()
         assert found is not None, "agents are used as long as their app is"
         return found
 
-    return Agents(lambda: alive().store(), lambda: alive().database_of(AGENTS), settings, webhooks=calls)
+    return Agents(lambda: alive().ready(), lambda: alive().database_of(AGENTS), settings, webhooks=calls)

@@ -98,11 +98,11 @@ class Background:
             await asyncio.wait([serving])
 
     async def _acquire_and_make(self) -> Worker:
-        store = await self._connection.hold()
+        store = await self._connection.acquire()
         try:
             return self.make_worker(store)
         except BaseException:
-            await self._connection.let_go()
+            await self._connection.release()
             raise
 
     async def _serve(self, worker: Worker) -> None:
@@ -112,7 +112,7 @@ class Background:
             # Nobody awaits this task: the log is the only place where the error can be seen.
             log.exception("worker ended", instance=worker.instance)
         finally:
-            await self._connection.let_go()
+            await self._connection.release()
 
     async def _serve_when_there(self) -> None:
         """Ask for the store again and again, and then work."""

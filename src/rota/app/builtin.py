@@ -26,7 +26,7 @@ def build(config: Config, *, serves: bool = True) -> Rota:
     One that serves none of them tells the store of none: nobody there may have asked for them.
     """
     app = Rota(config)
-    app.declares = serves
+    app.host.types.declares = serves
     for install in INSTALLED:
         install(app)
     return app

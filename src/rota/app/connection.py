@@ -22,7 +22,7 @@ class Connection:
     """Opens and closes the store of an app.
 
     `prepare` is called once it is open, before anybody gets it; `finish` when the last one lets go of it and it can
-    still be used, `release` before it is closed.
+    still be used, `close_beside` before it is closed.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class Connection:
         make: Callable[[], Store],
         prepare: Callable[[Store], Awaitable[None]],
         finish: Callable[[], Awaitable[None]],
-        release: Callable[[], Awaitable[None]],
+        close_beside: Callable[[], Awaitable[None]],
     ) -> None:
         self._make = make
         self._prepare = prepare
         self._finish = finish
-        self._release = release
+        self._close_beside = close_beside
         self._store: Store | None = None
         self._holders = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -57,8 +57,8 @@ class Connection:
             )
         return self._store
 
-    async def hold(self) -> Store:
-        """The open store, kept open until `let_go`."""
+    async def acquire(self) -> Store:
+        """The open store, kept open until `release`."""
         self.store()
         if self._loop is not asyncio.get_running_loop():
             # Nothing is open, so nobody waits at the old gate, which may belong to a loop that has ended.
@@ -75,8 +75,8 @@ class Connection:
         self._store, self._loop, self._gate = None, None, asyncio.Lock()
         self._holders = 0
 
-    async def let_go(self) -> None:
-        """Undo one `hold`; the last one closes the store."""
+    async def release(self) -> None:
+        """Undo one `acquire`; the last one closes the store."""
         if not self._holders and self._holders_left_behind:
             self._holders_left_behind -= 1
             return
@@ -91,17 +91,17 @@ class Connection:
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Store, None]:
-        """`hold` and `let_go` around a block."""
-        store = await self.hold()
+        """`acquire` and `release` around a block."""
+        store = await self.acquire()
         try:
             yield store
         finally:
-            await self.let_go()
+            await self.release()
 
     async def _close(self) -> None:
         store, self._store = self._store, None
         try:
-            await self._release()
+            await self._close_beside()
         finally:
             if store is not None:
                 await store.close()

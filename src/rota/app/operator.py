@@ -197,7 +197,7 @@ class Operator:
     async def adopt_database(self) -> dict[str, Home]:
         """The tasks of every part belong to the database of this process from now on; to which ones they belonged."""
         self._need(Role.ADMIN, "say which database is the right one")
-        store, belonging = await self._store(), self._app.belonging
+        store, belonging = await self._store(), self._app.host.belonging
         before: dict[str, Home] = {}
         async with self._recording("database.adopt", masked(self._app.config.database_url)) as note:
             for part in PARTS:

@@ -11,34 +11,48 @@ await app.run()                                  # until stopped
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import signal
-import threading
 import uuid
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, cast, overload
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
+from rota.app.host import Host
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
-from rota.app.schedules import Schedules, instant_of
-from rota.app.seeds import TaskScheduler
+from rota.app.schedules import instant_of
+from rota.app.seeds import SeedsInterface
 from rota.app.sync import SyncRota, SyncTask
-from rota.app.tasks import Tasks, choice
+from rota.app.tasks import choice
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config, load_config
 from rota.core.task import NewTask, RunStatus
-from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode
-from rota.errors import InvalidConfig, InvalidInput, RotaError, StoreUnavailable
+from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode, did_you_mean
+from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
-from rota.runtime import Worker, declare
+from rota.runtime import Health, declare
 from rota.runtime.signals import Duration
 from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Store, TypeRecord
+
+if TYPE_CHECKING:
+    # Importing Rota imports no engine.
+    from rota.database import Database
 
 __all__ = ["Rota", "ScheduleOptions", "TaskHandle", "TypeSettings"]
 
@@ -147,7 +161,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
 
 
-class Rota(TaskScheduler):
+class Rota(SeedsInterface):
     """An application's tasks, and the store that they live in.
 
     `source` is a store's URL, the path of a YAML file, a mapping of the same shape, or a `Config`; without one the
@@ -164,12 +178,18 @@ class Rota(TaskScheduler):
         **flags: object,
     ) -> None:
         config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags)
-        super().__init__(store if isinstance(store, Store) else config.store_url, config, clock=clock)
-        self.tasks = Tasks(self._ready, self.user_key_builder)
-        self.schedules = Schedules(self._ready, config.timezone, self._clock)
-        self.sync = SyncRota(self, self._connection)
-        self._unconnected_blocks = 0
-        """How many `async with` blocks were entered while the store was away, and do not hold it yet."""
+        self._serve(Host(store if isinstance(store, Store) else config.store_url, config, clock=clock))
+
+    def _serve(self, host: Host) -> None:
+        self.host = host
+        self.tasks = host.tasks
+        self.schedules = host.schedules
+        self.sync = SyncRota(self)
+
+    @property
+    def config(self) -> Config:
+        """The settings that this process runs with."""
+        return self.host.config
 
     # --- declaring ---
 
@@ -265,18 +285,12 @@ class Rota(TaskScheduler):
         def declare(function: Callable[P, R], /) -> TaskHandle[P, R]:
             _function(function, decorator, "...")
             task_type = name if name is not None else str(getattr(function, "__name__", function))
-            self._registry.declare(task_type, function, mode, settings, decorator=decorator, process=process)
-            self._background.serve(self._registry.servable())
+            self.host.declare(task_type, function, mode, settings, decorator=decorator, process=process)
             return _handle(self, task_type, function)
 
         return declare
 
     # --- coming and going ---
-
-    def forget_parent(self) -> None:
-        super().forget_parent()
-        self.sync.forget_parent()
-        self._unconnected_blocks = 0
 
     async def __aenter__(self) -> Self:
         """Connected: the store is open and knows the types. Nothing is run.
@@ -284,35 +298,13 @@ class Rota(TaskScheduler):
         If the store is away and there is a spool, touches are taken all the same, and the first call that finds the
         store connects. Every other call raises `StoreUnavailable` until then.
         """
-        try:
-            await self._connection.hold()
-        except StoreUnavailable as error:
-            if self._spool is None:
-                raise
-            log.warning("store away", at="start", error=str(error))
-            self._unconnected_blocks += 1
+        await self.host.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            if self._background.is_started:
-                await self.stop()
-        finally:
-            await self._let_go()
-
-    async def _let_go(self) -> None:
-        if self._unconnected_blocks and self._connection.loop is None:
-            # Handing the spool over may find the store: then the block holds it by now.
-            await self._finish()
-        if not self._unconnected_blocks:
-            await self._connection.let_go()
-            return
-        self._unconnected_blocks -= 1
-        if self._connection.loop is None:
-            # Never connected: what was spooled stays in the file, for the next process.
-            await self._release()
+        await self.host.leave()
 
     async def run(self, *, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - how long stopping may take, not the call
         """Work until stopped: by `stop`, by cancellation, or by SIGINT or SIGTERM in the main thread.
@@ -320,48 +312,45 @@ class Rota(TaskScheduler):
         The first signal lets running work finish for `timeout` seconds, the second one ends it at once. What is not
         finished is released, and runs elsewhere.
         """
-        if not self._may_work():
-            return
-        if self.is_running():
-            raise RotaError("This app is already running. Await one run(), or stop() it first.")
-        self._warn_of_gaps()
-        async with self._connection.held() as store:
-            await _run_with_signals(self._background.make_worker(store), timeout)
+        await self.host.run(timeout)
 
     async def run_until_idle(self) -> int:
         """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""
-        if not self._may_work():
-            return 0
-        async with self._connection.held() as store:
-            return await self._new_worker(store).run_until_idle()
+        return await self.host.run_until_idle()
 
-    async def _unconnected(self) -> Store:
-        if not self._unconnected_blocks:
-            raise RotaError(
-                "The app is not connected. Use it inside `async with app:`, or through `app.sync` without an event"
-                " loop."
-            )
-        store = await self._connection.hold()
-        if self._unconnected_blocks:
-            # From now on the block holds it, as if it had begun with it.
-            self._unconnected_blocks -= 1
-        else:
-            await self._connection.let_go()
-        return store
+    def health(self) -> Health:
+        """Whether the worker of this process can do its work now, and if not, why."""
+        return self.host.health()
 
     # --- making work ---
+
+    async def touch(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> Touch:
+        """A user was active: what that led to. A type that is unknown or not user_activity is an error."""
+        known = await self.host.types.find(task_type)
+        if known is None:
+            raise UnknownTaskType(
+                f"There is no task type {task_type!r}. {did_you_mean(task_type, self.host.declared or ['none yet'])}"
+            )
+        if known.trigger_mode is not TriggerMode.USER_ACTIVITY:
+            raise InvalidInput(
+                f"The type {task_type!r} is {known.trigger_mode}, and only user_activity types are touched."
+                " Schedule it, or run it now."
+            )
+        return Touch.of(await self.host.touch(task_type, user_id, device_id, agent_id))
 
     async def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
         """Make a task of a type, now, `at` a time or after a `delay`. What is not accepted is an error."""
         check_task_type(task_type)
-        store = await self._ready()
+        store = await self.host.ready()
         # Most tasks are due at once: only those that are not need to know what time it is at the store.
         timed = any(options.get(name) is not None for name in ("at", "delay", "expires"))
         new = self._new_task(task_type, payload, await store.now() if timed else 0, **options)
-        if self.producer is None:
+        if self.host.producer is None:
             (scheduled,) = await store.schedule([new])
         else:
-            with self.producer.making("schedule", task_type) as note:
+            with self.host.producer.making("schedule", task_type) as note:
                 (scheduled,) = await store.schedule([new])
                 note(scheduled.outcome)
         return Receipt.of(scheduled, new.identity)
@@ -386,7 +375,7 @@ class Rota(TaskScheduler):
         replace: bool = False,
         allow_past: bool = False,
     ) -> NewTask:
-        timezone = self._config.timezone
+        timezone = self.config.timezone
         if at is not None and delay is not None:
             raise InvalidInput(f"A {task_type!r} task was given `at` and `delay`. Give one of them.")
         if at is not None:
@@ -413,7 +402,7 @@ class Rota(TaskScheduler):
         if key is not None:
             return check_id(key, "key")
         if user_id is not None:
-            return self._keys.build_key(user_id, device_id, agent_id)
+            return self.host.keys.build_key(user_id, device_id, agent_id)
         return uuid.uuid4().hex
 
     # --- looking, and the operator's switches ---
@@ -439,23 +428,23 @@ class Rota(TaskScheduler):
             limit=limit,
             cursor=cursor,
         )
-        store = await self._ready()
+        store = await self.host.ready()
         page = await store.runs(query)
         return Page([RunInfo.of(run) for run in page.items], page.cursor)
 
     async def types(self) -> list[TypeRecord]:
         """Every type that the store knows, with the operator's overrides."""
-        store = await self._ready()
+        store = await self.host.ready()
         return await store.list_types()
 
     async def counts(self) -> dict[str, Counts]:
         """How many tasks of each type are in each state, and running totals."""
-        store = await self._ready()
+        store = await self.host.ready()
         return await store.counts()
 
     async def instances(self) -> list[Instance]:
         """Every instance that is at work on this store."""
-        store = await self._ready()
+        store = await self.host.ready()
         return await store.instances()
 
     async def override(self, task_type: str, changes: Mapping[str, object]) -> TypeRecord:
@@ -463,7 +452,7 @@ class Rota(TaskScheduler):
 
         They survive restarts. What the configuration switches off stays off.
         """
-        store = await self._ready()
+        store = await self.host.ready()
         record = await store.override_type(task_type, changes)
         if record.accepts:
             # The series of a type that was off from its first day is made now.
@@ -494,7 +483,11 @@ class Rota(TaskScheduler):
 
     async def store(self) -> Store:
         """The open store."""
-        return await self._ready()
+        return await self.host.ready()
+
+    async def database(self) -> Database:
+        """The open database, for what has no place in the store: access, alerts, memory."""
+        return await self.host.database()
 
 
 # --- declaring -------------------------------------------------------------------------------------------------------
@@ -542,44 +535,3 @@ def _config(source: str | Path | Mapping[str, object] | Config | None, flags: Ma
             " or a mapping."
         )
     return load_config(source, flags=flags)
-
-
-# --- running until a signal comes ------------------------------------------------------------------------------------
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_Previous = Callable[[int, FrameType | None], object] | int | None
-
-
-async def _run_with_signals(worker: Worker, timeout: float) -> None:  # noqa: ASYNC109 - for stopping, not for the call
-    """Run until stopped; the first signal asks for a graceful stop, the next one for an immediate one."""
-    stopping: list[asyncio.Task[None]] = []
-
-    def on_signal() -> None:
-        stopping.append(asyncio.create_task(worker.stop(0.0 if stopping else timeout), name="rota-stop"))
-
-    with _signals_go_to(on_signal):
-        try:
-            await worker.run()
-        finally:
-            await asyncio.gather(*stopping)
-
-
-@contextmanager
-def _signals_go_to(handler: Callable[[], None]) -> Generator[None, None, None]:
-    """Only the main thread gets signals, and not every platform's loop can hand them on. What was set is put back."""
-    loop = asyncio.get_running_loop()
-    previous: dict[signal.Signals, _Previous] = {}
-    try:
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                before = signal.getsignal(number)
-                loop.add_signal_handler(number, handler)
-                previous[number] = before
-    except NotImplementedError:
-        pass
-    try:
-        yield
-    finally:
-        for number, before in previous.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, before)

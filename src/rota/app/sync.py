@@ -17,11 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 from weakref import WeakSet
 
-from rota.app.connection import Connection
 from rota.app.results import Receipt, Touch
 from rota.clock import SECOND
 from rota.errors import RotaError
-from rota.forking import keep_for_ever
+from rota.forking import forget_in_children, keep_for_ever
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota, ScheduleOptions
@@ -34,11 +33,11 @@ T = TypeVar("T")
 class SyncRota:
     """The calls of an app, blocking. Any thread may use it, except one in which an event loop runs."""
 
-    def __init__(self, app: Rota, connection: Connection) -> None:
+    def __init__(self, app: Rota) -> None:
         self._app = app
-        self._connection = connection
         self._lock = threading.Lock()
         self._thread: _LoopThread | None = None
+        forget_in_children(self)
 
     def touch(self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> Touch:
         """A user was active: what that led to."""
@@ -101,7 +100,7 @@ class SyncRota:
         with self._lock:
             if self._thread is not None:
                 return self._thread.loop
-            theirs = self._connection.loop
+            theirs = self._app.host.connection.loop
             if theirs is not None and theirs.is_running():
                 return theirs
             thread = _LoopThread()
@@ -120,7 +119,7 @@ class SyncRota:
         thread = self._thread
         if thread is not None and self._app.health().spooled:
             with suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(self._app.hand_over(), thread.loop).result(
+                asyncio.run_coroutine_threadsafe(self._app.host.hand_over(), thread.loop).result(
                     self._app.config.call_timeout_ms / SECOND
                 )
 

@@ -126,7 +126,7 @@ async def bring_built_in(cli: Cli, store: Store, name: str) -> None:
     if all(record.task_type.name != name for record in await store.list_types()):
         from rota.app.builtin import build
 
-        await store.put_types([build(cli.config).declared[name]])
+        await store.put_types([build(cli.config).host.declared[name]])
 
 
 async def apply(desk: Desk, transition: Transition, task: Task) -> TaskDetails | None:

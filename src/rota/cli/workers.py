@@ -52,7 +52,7 @@ async def worker(
 
 async def tell_of_database(cli: Cli, app: Rota) -> None:
     """Say before anything else what a process will not do, because its database is not the one that is meant."""
-    for sentence in await app.database_troubles():
+    for sentence in await app.host.own_database.troubles():
         cli.output.alarm(f"error: {sentence}")
 
 

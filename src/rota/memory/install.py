@@ -9,14 +9,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal, Protocol, cast
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol, cast
 from weakref import WeakKeyDictionary, ref
 
 from rota.config import Config
 from rota.config.model import TASKS
 from rota.core.task_type import Option, TaskType, TriggerMode
-from rota.database import Database
 from rota.errors import InvalidConfig
 from rota.memory.embedding import Embedder, embedder_for
 from rota.memory.handlers import handlers_of
@@ -24,7 +23,8 @@ from rota.memory.llm import LlmMerger
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merger, RuleMerger
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
-from rota.runtime.belonging import MEMORY, Belonging
+from rota.part import PartHost
+from rota.runtime.belonging import MEMORY
 
 __all__ = ["App", "install_memory", "memory_of", "touched_types"]
 
@@ -33,67 +33,54 @@ _OVERDUE_INTERVALS: Final = 3
 
 
 class App(Protocol):
-    """What of `Rota` is needed here; memory lies below it."""
+    """An app, whichever face it has; memory lies below it."""
 
     @property
-    def config(self) -> Config: ...
-
-    @property
-    def declared(self) -> Mapping[str, TaskType]: ...
-
-    @property
-    def before_closing(self) -> list[Callable[[], Awaitable[None]]]: ...
-
-    async def database(self) -> Database: ...
-
-    async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
-
-    @property
-    def belonging(self) -> Belonging: ...
-
-    async def touch(
-        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
-    ) -> object: ...
+    def host(self) -> PartHost: ...
 
 
-_INSTALLED: Final[WeakKeyDictionary[App, Memory]] = WeakKeyDictionary()
+_INSTALLED: Final[WeakKeyDictionary[PartHost, Memory]] = WeakKeyDictionary()
 """The memory of each app: whoever serves an app finds the one that it was given in code."""
 
 
 def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger | None = None) -> Memory:
     """Declare the built-in types with an app, and give the memory that they keep up."""
-    memory = _INSTALLED[app] = _made(app, app.config, embedder, merger)
-    interval_ms = _effective(app.config, MEMORY_COMPRESSION).interval_ms
+    host = app.host
+    memory = _INSTALLED[host] = _made(host, host.config, embedder, merger)
+    interval_ms = _effective(host.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
-    app.belonging.need(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
+    host.belonging.need(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
     for task_type in MEMORY_TYPES:
-        _declare(app, task_type, handlers[task_type.name])
+        # Declared as by a decorator, so that a configuration wins over what is said here, setting by setting.
+        name, mode = task_type.name, task_type.trigger_mode
+        host.declare(name, handlers[name], mode, settings_of(task_type), decorator="install_memory")
     return memory
 
 
 def memory_of(app: App, config: Config | None = None) -> Memory:
     """The memory that was installed with an app; else one by its configuration, or by another that knows better."""
-    found = _INSTALLED.get(app)
+    host = app.host
+    found = _INSTALLED.get(host)
     if found is None:
-        found = _INSTALLED[app] = _made(app, config or app.config, None, None)
+        found = _INSTALLED[host] = _made(host, config or host.config, None, None)
     return found
 
 
-def touched_types(app: App) -> list[str]:
+def touched_types(host: PartHost) -> list[str]:
     """The types that a push touches: every user_activity type that the app has declared and not switched off."""
     return [
         name
-        for name, task_type in app.declared.items()
+        for name, task_type in host.declared.items()
         if task_type.enabled and task_type.trigger_mode is TriggerMode.USER_ACTIVITY
     ]
 
 
-def _made(app: App, config: Config, embedder: Embedder | None, merger: Merger | None) -> Memory:
+def _made(host: PartHost, config: Config, embedder: Embedder | None, merger: Merger | None) -> Memory:
     kind = cast('Literal["hashing", "sentence-transformers"]', config.memory_embedder)
-    # Weakly, for the table above: what it holds must not hold the app.
-    held = ref(app)
+    # Weakly, for the table above: what it holds must not hold the host.
+    held = ref(host)
 
-    def alive() -> App:
+    def alive() -> PartHost:
         found = held()
         assert found is not None, "a memory is used as long as its app is"
         return found
@@ -109,17 +96,8 @@ def _made(app: App, config: Config, embedder: Embedder | None, merger: Merger | 
         changing=lambda: alive().database_of(MEMORY, settle=True),
     )
     # What was captured is answered for; the scheduler hears of it before the app lets go of its store.
-    app.before_closing.append(memory.drain)
+    host.before_closing.append(memory.drain)
     return memory
-
-
-def _declare(app: Any, task_type: TaskType, handler: Callable[..., Awaitable[object]]) -> None:
-    """With the app's decorators, so that a configuration wins over what is said here, setting by setting."""
-    settings = settings_of(task_type)
-    if task_type.trigger_mode is TriggerMode.PERIODIC:
-        app.every(settings.pop("interval"), name=task_type.name, **settings)(handler)
-    else:
-        app.on_activity(name=task_type.name, **settings)(handler)
 
 
 def _effective(config: Config, task_type: TaskType) -> TaskType:

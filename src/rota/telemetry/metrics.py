@@ -117,7 +117,7 @@ class Metrics:
     # --- families ---
 
     def _families(self) -> Iterator[Metric]:
-        ledger = self._app.ledger
+        ledger = self._app.host.ledger
         yield InfoMetricFamily("rota_build", "The version of Rota.", {"version": _version()})
         yield from self._runs(ledger)
         yield from self._instance(ledger)

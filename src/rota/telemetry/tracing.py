@@ -37,14 +37,14 @@ def trace(app: Rota, provider: TracerProvider | None = None) -> None:
 
     tracer = api.get_tracer("rota", tracer_provider=provider)
     # An app that traces itself may be served by a command that would trace it too: one span a run is enough.
-    app.observers[:] = [observer for observer in app.observers if not isinstance(observer, _RunSpans)]
-    app.observers.append(_RunSpans(tracer, SystemClock()))
-    app.producer = _CallSpans(tracer)
+    app.host.observers[:] = [observer for observer in app.host.observers if not isinstance(observer, _RunSpans)]
+    app.host.observers.append(_RunSpans(tracer, SystemClock()))
+    app.host.producer = _CallSpans(tracer)
 
 
 def trace_if_configured(app: Rota) -> bool:
     """Make spans if this process has an OpenTelemetry provider, unless some are made already; whether any are."""
-    if app.producer is not None:
+    if app.host.producer is not None:
         return True
     if find_spec("opentelemetry") is None:
         return False

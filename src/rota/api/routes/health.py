@@ -36,7 +36,7 @@ async def check_ready(service: Viewing, response: Response) -> dict[str, Any]:
     """Whether the process can do its work: it reaches the store and, if it has a worker, can still claim."""
     is_store_there = await _reaches_store(service)
     health = service.app.health()
-    serves_only = not service.app.has_worker()
+    serves_only = not service.app.host.background.is_started
     can_claim = None if serves_only else health.ok
     ok = is_store_there and can_claim is not False
     response.status_code = 200 if ok else 503

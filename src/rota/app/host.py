@@ -1,0 +1,433 @@
+"""The host: what one process owns of Rota, whichever face its program uses.
+
+It holds the connection to the store, the database beside it, the spool, the types and handlers that the program has
+declared, and the worker in the background; and it closes what it has opened. `Rota` and the seeds' interface are two
+faces over one, and a part is installed in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from rota.app.background import Background
+from rota.app.connection import Connection
+from rota.app.known_types import KnownTypes
+from rota.app.manual_claims import ManualClaims
+from rota.app.own_database import OwnDatabase
+from rota.app.registry import Registry
+from rota.app.schedules import Schedules
+from rota.app.signals import run_until_signalled
+from rota.app.tasks import Tasks
+from rota.clock import SECOND, Clock, SystemClock
+from rota.config import Config
+from rota.config.model import default_spool
+from rota.core.outcome import Touched, TouchOutcome
+from rota.core.task import Activity
+from rota.core.task_type import TaskType, TriggerMode
+from rota.errors import InvalidInput, RotaError, StoreUnavailable, UnknownTaskType
+from rota.forking import forget_in_children, keep_for_ever
+from rota.keys import UserKeyBuilder
+from rota.logs import get_logger
+from rota.runtime import Health, Worker, WorkerSettings
+from rota.runtime.belonging import Belonging
+from rota.runtime.handler import HandlerFunction
+from rota.runtime.ledger import Ledger
+from rota.runtime.observer import Observer, Producer
+from rota.runtime.spool import Spool, spool_at
+from rota.stores import open_store
+from rota.stores.base import Store
+
+if TYPE_CHECKING:
+    from rota.database import Database
+
+__all__ = ["Host"]
+
+log = get_logger("rota.scheduler")
+
+FINISH_SECONDS: Final = 10.0
+"""How long closing waits for what was begun in the background."""
+
+
+class Host:
+    """One process's own Rota.
+
+    `engine` is the store's URL, or a store that the program has made itself. With `connects_by_itself` the first call
+    connects and `stop` ends it, as the seeds' interface wants it, which has no word for connecting; otherwise the calls
+    are made inside `enter` and `leave`.
+    """
+
+    def __init__(
+        self,
+        engine: str | Store,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        connects_by_itself: bool = False,
+    ) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        # Unless a test brings one, the store's own clock rules: instances may be minutes apart.
+        self._given_clock = clock
+        self._engine = engine
+        self._call_timeout = config.call_timeout_ms / SECOND
+        self._connects_by_itself = connects_by_itself
+        self.keys = UserKeyBuilder(config.user_key)
+        self.registry = Registry(config)
+        self.types = KnownTypes(self.registry, self.ready)
+        self.connection = Connection(self._make_store, self._prepare, self._finish, self._close_beside)
+        self.own_database = OwnDatabase(
+            config,
+            lambda: self.store_url,
+            self.connection.store,
+            self.ready,
+            clock=self.clock,
+            given_clock=clock,
+            survives_outages=lambda: self.spool is not None,
+        )
+        self.spool = self._make_spool()
+        self.tasks = Tasks(self.ready, self.keys)
+        self.schedules = Schedules(self.ready, config.timezone, self.clock)
+        self.ledger = Ledger()
+        """What this process has seen of touches and runs; the metrics read it."""
+        self.observers: list[Observer] = []
+        """Who else wants to know of every run. They are told by workers that start after they came."""
+        self.producer: Producer | None = None
+        """Who wants to stand around every call that makes work."""
+        self.before_closing: list[Callable[[], Awaitable[None]]] = []
+        """Who has begun something in the background: each is awaited before the store is closed, within limits."""
+        self.background = self._make_background()
+        self.manual_claims = ManualClaims(self.clock, config.lease_ms)
+        self._kept_open = False
+        """Whether the connection is held by a call that connected by itself."""
+        self._blocks_without_store = 0
+        """How many blocks were entered while the store was away, and do not hold it yet."""
+        self._is_left_behind = False
+        """Whether the store that was given is open in the process that this one was forked from."""
+        forget_in_children(self)
+
+    @property
+    def declared(self) -> Mapping[str, TaskType]:
+        """The types of this process, from its code and its configuration."""
+        return MappingProxyType(self.registry.types)
+
+    @property
+    def belonging(self) -> Belonging:
+        """Which database the tasks of a part belong to."""
+        return self.own_database.belonging
+
+    @property
+    def store_url(self) -> str:
+        return self._engine if isinstance(self._engine, str) else self._engine.url
+
+    # --- types and handlers: a worker that runs serves them from now on ---
+
+    def declare(
+        self,
+        name: str,
+        function: HandlerFunction,
+        mode: TriggerMode,
+        settings: Mapping[str, object],
+        *,
+        decorator: str,
+        process: bool = False,
+    ) -> None:
+        """A type and its handler. File, environment and flags win over these settings."""
+        self.registry.declare(name, function, mode, settings, decorator=decorator, process=process)
+        self.background.serve(self.registry.servable())
+
+    async def register_type(self, task_type: TaskType) -> None:
+        """A type as a program builds it, here and in the store."""
+        self.registry.register_type(task_type)
+        await self.ready()
+        self.background.serve(self.registry.servable())
+
+    def register_handler(self, name: str, function: HandlerFunction, mode: TriggerMode | None) -> None:
+        """The handler of a type, which is called with the three ids."""
+        self.registry.register_handler(name, function, mode)
+        self.background.serve(self.registry.servable())
+
+    # --- activity ---
+
+    async def touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> Touched:
+        """A user was active. Whoever calls knows that the type is one for that."""
+        key = self.keys.build_key(user_id, device_id, agent_id)
+        if not self.config.enabled:
+            return Touched(TouchOutcome.DISABLED, None, 0)
+        activity = Activity(
+            task_type=task_type,
+            key=key,
+            user_id=user_id,
+            device_id=device_id or self.keys.default_device_id,
+            agent_id=agent_id or self.keys.default_agent_id,
+        )
+        if self.producer is None:
+            touched = await self._offer(activity)
+        else:
+            with self.producer.making("touch", task_type) as note:
+                touched = await self._offer(activity)
+                note(touched.outcome)
+        self.ledger.touched(task_type, touched.outcome)
+        return touched
+
+    async def _offer(self, activity: Activity) -> Touched:
+        # Every touch comes through here, so it is one coroutine, not three inside each other.
+        is_declared_again = False
+        while True:
+            try:
+                if self.spool is not None:
+                    touched = await self.spool.touch(activity)
+                else:
+                    (touched,) = await (await self.ready()).touch([activity])
+            except UnknownTaskType:
+                if is_declared_again or activity.task_type not in self.registry.types:
+                    raise
+                await self.types.declare_again([activity.task_type])
+                is_declared_again = True
+            else:
+                if touched.outcome is not TouchOutcome.SPOOLED:
+                    self.types.heard(activity.task_type, is_off=touched.outcome is TouchOutcome.DISABLED)
+                return touched
+
+    # --- at work ---
+
+    async def start(self) -> None:
+        """Work in the background of this event loop, until `stop`. Starting again is harmless.
+
+        A shared store that is away is waited for, in the background too: an outage ends no application, not even one
+        that starts during it.
+        """
+        if not self._may_work() or self.background.is_running:
+            return
+        self._warn_of_gaps()
+        await self.background.start()
+
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - how long running work may finish
+        """Stop working: running work may finish for `timeout` seconds, then it is released to run elsewhere."""
+        if not timeout >= 0:
+            raise InvalidInput(f"stop was given the timeout {timeout!r}. Use seconds from 0 (at once).")
+        await self.background.stop(timeout)
+        if self._kept_open or self.connection.loop is None:
+            # First of all: offering touches may be what connects.
+            await self._finish()
+            await self._close_beside()
+        if self._kept_open:
+            self._kept_open = False
+            await self.connection.release()
+
+    async def run(self, timeout: float) -> None:  # noqa: ASYNC109 - how long stopping may take
+        """Work until stopped: by `stop`, by cancellation, or by a signal."""
+        if not self._may_work():
+            return
+        if self.background.is_running:
+            raise RotaError("This app is already running. Await one run(), or stop() it first.")
+        self._warn_of_gaps()
+        async with self.connection.held() as store:
+            await run_until_signalled(self.background.make_worker(store), timeout)
+
+    async def run_until_idle(self) -> int:
+        """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""
+        if not self._may_work():
+            return 0
+        async with self.connection.held() as store:
+            return await self.make_worker(store).run_until_idle()
+
+    def health(self) -> Health:
+        """Whether the worker of this process can do its work now, and if not, why."""
+        health = self.background.health()
+        elsewhere = self.belonging.reasons
+        if self.background.is_started and elsewhere:
+            health = replace(health, ok=False, reasons=(*health.reasons, *elsewhere))
+        return health if self.spool is None else self.spool.seen_in(health)
+
+    def make_worker(self, store: Store) -> Worker:
+        """A worker with the handlers of this process, for somebody who runs it."""
+        settings = WorkerSettings(
+            lease_ms=self.config.lease_ms,
+            sweep_ms=self.config.sweep_ms,
+            check_interval_ms=self.config.check_interval_ms,
+            max_concurrent=self.config.max_concurrent,
+            call_timeout=self._call_timeout,
+        )
+        return Worker(
+            store,
+            self.registry.servable(),
+            self.registry.types,
+            settings,
+            clock=self.clock,
+            ledger=self.ledger,
+            observers=self.observers,
+            withheld=None if self.own_database.is_the_store else self.belonging.withheld,
+        )
+
+    def _may_work(self) -> bool:
+        if not self.config.enabled:
+            source = self.config.sources.get("scheduler.enabled", "default")
+            log.warning("no worker", reason=f"scheduler.enabled is false ({source}); this process runs nothing")
+        return self.config.enabled
+
+    def _warn_of_gaps(self) -> None:
+        for name in self.registry.unknown_types():
+            log.warning("handler without a type", task_type=name, advice="register the type, or configure it")
+        for name in self.registry.idle_types():
+            log.warning("type without a handler", task_type=name, advice="this process will not run it")
+
+    def _make_background(self) -> Background:
+        # A file of this host is there, or something is wrong with it; a store that others run may be away for a while.
+        waits = self.spool is not None or default_spool(self.store_url) is not None
+        return Background(self.connection, self.make_worker, waits=waits)
+
+    # --- coming and going ---
+
+    async def enter(self) -> None:
+        """Connect, until `leave`: the store is open and knows the types. Nothing is run.
+
+        If the store is away and there is a spool, touches are taken all the same, and the first call that finds the
+        store connects. Every other call raises `StoreUnavailable` until then.
+        """
+        try:
+            await self.connection.acquire()
+        except StoreUnavailable as error:
+            if self.spool is None:
+                raise
+            log.warning("store away", at="start", error=str(error))
+            self._blocks_without_store += 1
+
+    async def leave(self) -> None:
+        """Undo one `enter`; the last one ends the worker, if there is one, and closes everything."""
+        try:
+            if self.background.is_started:
+                await self.stop()
+        finally:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        if self._blocks_without_store and self.connection.loop is None:
+            # Handing the spool over may find the store: then the block holds it by now.
+            await self._finish()
+        if not self._blocks_without_store:
+            await self.connection.release()
+            return
+        self._blocks_without_store -= 1
+        if self.connection.loop is None:
+            # Never connected: what was spooled stays in the file, for the next process.
+            await self._close_beside()
+
+    async def ready(self) -> Store:
+        """The open store, which knows every type that was declared so far."""
+        store = self.connection.store()
+        if store is None:
+            store = await self._connect()
+        if self.types.has_news:
+            await self.types.declare(store)
+        return store
+
+    async def _connect(self) -> Store:
+        if not self._connects_by_itself and not self._blocks_without_store:
+            raise RotaError(
+                "The app is not connected. Use it inside `async with app:`, or through `app.sync` without an event"
+                " loop."
+            )
+        store = await self.connection.acquire()
+        if self._blocks_without_store:
+            # From now on the block holds it, as if it had begun with it.
+            self._blocks_without_store -= 1
+        elif self._connects_by_itself and not self._kept_open:
+            self._kept_open = True
+        else:
+            await self.connection.release()
+        return store
+
+    async def hand_over(self) -> None:
+        """Give the store what waits in the spool, or say in the log that it waits on: for a process that is about to
+        end. Closing does so by itself."""
+        if self.spool is not None:
+            await self.spool.hand_over()
+
+    def forget_parent(self) -> None:
+        """In a forked child: nothing is connected and no worker runs; the next call connects anew."""
+        if isinstance(self._engine, Store) and self.connection.loop is not None:
+            self._is_left_behind = True
+        keep_for_ever(self.spool, self.background)
+        self.connection.forget_parent()
+        self.own_database.forget_parent()
+        self.spool = self._make_spool()
+        self.background = self._make_background()
+        self.manual_claims = ManualClaims(self.clock, self.config.lease_ms)
+        self._kept_open = False
+        self._blocks_without_store = 0
+
+    # --- the store, and what is opened and closed with it ---
+
+    def _make_store(self) -> Store:
+        if isinstance(self._engine, Store):
+            self._refuse_parents_store(self._engine)
+            return self._engine
+        store = open_store(self._engine, self._given_clock, call_timeout=self._call_timeout)
+        if self._engine == store.url == "memory://":
+            self._engine = store  # what is in memory would not be found again in another one
+        return store
+
+    def _refuse_parents_store(self, store: Store) -> None:
+        """What is in memory, or was made by the program itself, cannot be opened a second time by its URL."""
+        if self._is_left_behind:
+            raise RotaError(
+                f"The store {store.url} was open in the process that this one was forked from, and is that one's."
+                " Fork before the app connects, or make the app with a URL that both can open: 'sqlite:///rota.db',"
+                " 'postgresql://...' or 'redis://...'."
+            )
+
+    def _make_spool(self) -> Spool | None:
+        path, url = self.config.spool_path, self.store_url
+        if path is None and "spool" not in self.config.sources:
+            path = default_spool(url)
+        if path is None:
+            return None
+        return spool_at(
+            path,
+            url,
+            self._ready_store,
+            self.ready,
+            clock=self.clock,
+            call_timeout=self._call_timeout,
+            declare_again=self.types.declare_again,
+            takes=self.types.takes,
+        )
+
+    def _ready_store(self) -> Store | None:
+        """What `ready` would give without waiting; None if it would have to wait."""
+        return None if self.types.has_news else self.connection.store()
+
+    async def _prepare(self, store: Store) -> None:
+        for warning in self.config.warnings:
+            log.warning("configuration", warning=warning)
+        await self.types.declare_all(store)
+        if self.spool is not None:
+            self.spool.start()
+
+    async def _finish(self) -> None:
+        for finish in self.before_closing:
+            try:
+                async with asyncio.timeout(FINISH_SECONDS):
+                    await finish()
+            except TimeoutError:
+                log.warning("left unfinished", what=getattr(finish, "__qualname__", str(finish)), after=FINISH_SECONDS)
+        await self.hand_over()
+
+    async def _close_beside(self) -> None:
+        if self.spool is not None:
+            await self.spool.close()
+        await self.own_database.close()
+
+    # --- the database ---
+
+    async def database(self) -> Database:
+        """The open database, for what has no place in the store."""
+        return await self.own_database.open()
+
+    async def database_of(self, part: str, *, settle: bool = False) -> Database:
+        """The database for what is of a part (`OwnDatabase.of_part`)."""
+        return await self.own_database.of_part(part, settle=settle)

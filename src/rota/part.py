@@ -1,0 +1,136 @@
+"""A part: what plugs into Rota. Memory upkeep, scheduled agents and alerts are parts, and so is whatever you add.
+
+A part brings a name and whatever it likes of the rest: its own section of the configuration, task types with handlers,
+duties that run beside every worker, routes and pages of the service, commands, metrics, and what it keeps about a user.
+The faces collect the parts; nobody else needs to know of one.
+
+    app = Rota("sqlite:///rota.db", parts=[Greeter()])
+
+A part belongs to one host. `host` is there from `attach` on; whatever is asked of a part is asked after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from rota.clock import Clock
+from rota.config import Config
+from rota.core.task_type import TaskType, TriggerMode
+from rota.runtime.belonging import Belonging
+from rota.runtime.duty import Duty
+from rota.runtime.handler import HandlerFunction
+from rota.runtime.health import Pulse
+from rota.stores.base import Store
+
+if TYPE_CHECKING:
+    # What the faces take is theirs: a part brings it, and a process without that face never imports it.
+    from fastapi import APIRouter
+    from prometheus_client.core import Metric
+    from typer import Typer
+
+    from rota.database import Database
+
+__all__ = ["Part", "PartHost"]
+
+
+class PartHost(Protocol):
+    """What a part may use of the host that it is installed in."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def declared(self) -> Mapping[str, TaskType]:
+        """The types of this process."""
+        ...
+
+    @property
+    def before_closing(self) -> list[Callable[[], Awaitable[None]]]:
+        """Who has begun something in the background: each is awaited before the store is closed, within limits."""
+        ...
+
+    @property
+    def belonging(self) -> Belonging:
+        """Which database the tasks of a part belong to."""
+        ...
+
+    def declare(
+        self,
+        name: str,
+        function: HandlerFunction,
+        mode: TriggerMode,
+        settings: Mapping[str, object],
+        *,
+        decorator: str,
+        process: bool = False,
+    ) -> None:
+        """A type and its handler. File, environment and flags win over these settings."""
+        ...
+
+    async def touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> object:
+        """A user was active."""
+        ...
+
+    async def ready(self) -> Store:
+        """The open store."""
+        ...
+
+    async def database(self) -> Database:
+        """The open database."""
+        ...
+
+    async def database_of(self, part: str, *, settle: bool = False) -> Database:
+        """The database, unless the tasks of the part belong to another one."""
+        ...
+
+
+class Part:
+    """One part. Each method has a default that brings nothing, so a part says only what it has."""
+
+    name: ClassVar[str]
+
+    host: PartHost
+
+    def attach(self, host: PartHost) -> None:
+        """The host that it belongs to. It may never be installed there: its faces are shown all the same, because
+        another process with the same store and database may have it at work."""
+        self.host = host
+
+    def install(self) -> None:
+        """Declare its types and handlers with the host: this process has it at work."""
+
+    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+        """What runs beside every worker of a process that has it at work."""
+        return ()
+
+    # --- what the faces show ---
+
+    def routes(self) -> Sequence[APIRouter]:
+        """Routes of the HTTP API, made with `rota.api.routing.routes_for`."""
+        return ()
+
+    def pages(self) -> object | None:
+        """Pages of the dashboard: a `rota.dashboard.part.Pages`."""
+        return None
+
+    def commands(self, root: Typer) -> None:
+        """Add commands to the tree, with `rota.cli.invocation.command` and `group`."""
+
+    async def metrics(self) -> Iterable[Metric]:
+        """What it counts, in Prometheus' families. Asked for at most once in a few seconds."""
+        return ()
+
+    # --- what it keeps about a user ---
+
+    async def erase_user(self, user_id: str) -> Mapping[str, int]:
+        """Remove all that it keeps about a user; how much that was, by what it is called."""
+        return {}
+
+    async def export_user(self, user_id: str) -> AsyncIterator[Mapping[str, object]]:
+        """All that it keeps about a user."""
+        for nothing in ():
+            yield nothing
