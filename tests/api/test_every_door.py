@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator
+from inspect import iscoroutinefunction
 from typing import NamedTuple
 
 import httpx
 import pytest
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from tests.api.stage import Stage, a_client, session_of, staged
 
-from rota.access import AuditLog, AuditQuery, Role
+from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.api.application import OPEN, OPEN_PAGES
-from rota.api.auth import SESSION_COOKIE
+from rota.api.auth import SESSION_COOKIE, Gate
 from rota.api.routing import need_of
 
 FOR_AGENTS = {
@@ -164,3 +166,34 @@ async def test_no_door_is_opened_by_another_site(whole: Stage) -> None:
                 wrong.append(f"{door.name}: {status}")
     assert wrong == []
     assert (await AuditLog(await whole.app.database()).page(AuditQuery()))[0] == []
+
+
+async def test_whoever_comes_is_looked_up_once(whole: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of an answer wants to know who asks: the page, what acts in their name, the page of an error."""
+    identify, asked = Gate.identify, list[str]()
+
+    async def counting(gate: Gate, request: Request, *, through_outages: bool = False) -> Principal | None:
+        asked.append(request.url.path)
+        return await identify(gate, request, through_outages=through_outages)
+
+    monkeypatch.setattr(Gate, "identify", counting)
+    for door in doors(whole):
+        if door.role is not None:
+            asked.clear()
+            await knock(whole.admin, door, {"Accept": "text/html"})
+            assert len(asked) == 1, door.name
+
+
+def test_no_request_goes_to_a_thread_for_what_it_depends_on(whole: Stage) -> None:
+    """FastAPI calls a dependency that is no coroutine in a thread pool, request by request."""
+    routers: list[APIRouter] = whole.api.state.routers
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    found = [dependant for route in routes for dependant in depended_on(route.dependant)]
+    assert len(found) > 100
+    assert {str(dependant.call) for dependant in found if not iscoroutinefunction(dependant.call)} == set()
+
+
+def depended_on(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for below in dependant.dependencies:
+        yield from depended_on(below)

@@ -11,7 +11,6 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
@@ -65,8 +64,8 @@ def _check_roles(routes: Iterable[BaseRoute]) -> None:
     for route in routes:
         path = getattr(route, "path", str(route))
         is_open = path in OPEN or path.startswith(OPEN_PAGES)
-        if not is_open and not (isinstance(route, APIRoute) and role_of(route) is not None):
-            raise RotaError(f"The route {path} declares no role. Give it one by `Depends(Need(role))`.")
+        if not is_open and role_of(route) is None:
+            raise RotaError(f"The route {path} declares no role. Make its router by `routes_for(role)`.")
 
 
 def _add_dashboard(api: FastAPI, service: Service) -> None:

@@ -1,8 +1,8 @@
 """Who is asking: a bearer token, or the session cookie of somebody who signed in with one.
 
-A route declares the role that it needs by depending on `Need(role)`, and the application refuses to start with a route
-that declares none. A session is no record: the cookie holds a token's id, when it ends, and the secret, sealed by what
-is stored of the token. Whoever has the cookie alone can neither read the secret nor make the session last longer;
+A route has the `Need` that its router was made with, and the application refuses to start with a route that has none
+(`rota.api.routing`). A session is no record: the cookie holds a token's id, when it ends, and the secret, sealed by
+what is stored of the token. Whoever has the cookie alone can neither read the secret nor make the session last longer;
 whoever has the database alone, a backup say, cannot make a session, because nothing in it leads to the secret. Revoking
 the token ends its sessions with it.
 """
@@ -16,8 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Depends, Request, Response
 
-from rota.access import Principal, Role, Token
-from rota.access.principal import Via
+from rota.access import Principal, Role, Token, Tokens
 from rota.access.tokens import digest_of
 from rota.api.problems import Refused
 from rota.api.service import Service
@@ -28,11 +27,12 @@ from rota.errors import NotAllowed, StoreUnavailable
 __all__ = [
     "SESSION_COOKIE",
     "Acting",
+    "Calling",
     "Gate",
     "Need",
     "Viewing",
+    "caller_of",
     "end_session",
-    "gate_of",
     "is_still_welcome",
     "make_session",
     "operator_of",
@@ -77,17 +77,33 @@ class Gate:
         """How many addresses with failed sign-ins are remembered."""
         return len(self._failures)
 
+    async def identify(self, request: Request, *, through_outages: bool = False) -> Principal | None:
+        """Whoever asks; None without a valid token or session."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme:
+            # Whoever shows a token means it: a bad one is not made good by a cookie.
+            if scheme.lower() != "bearer":
+                return None
+            token = await self.by_secret(secret.strip(), through_outages=through_outages)
+            return None if token is None else token.principal("api")
+        cookie = request.cookies.get(SESSION_COOKIE)
+        token = None if cookie is None else await self.by_session(cookie)
+        return None if token is None else token.principal("dashboard")
+
     async def by_secret(self, secret: str, *, through_outages: bool = False) -> Token | None:
         """The valid token with this secret; `through_outages`, also one that was valid before the database went."""
         digest = digest_of(secret)
         try:
-            token = await (await self._service.tokens()).find(secret)
+            token = await Tokens(await self._service.app.database()).find(secret)
         except StoreUnavailable as error:
             remembered = self._recalled(digest) if through_outages else None
             if remembered is None:
                 raise _away() from error
             return remembered
-        self._remember(digest, token)
+        if token is None:
+            self._seen.pop(digest, None)
+        else:
+            _bounded_put(self._seen, digest, _Seen(token, self._clock.now()))
         return token
 
     async def by_session(self, cookie: str) -> Token | None:
@@ -97,7 +113,7 @@ class Gate:
         if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 19) or int(ends_at) <= self._clock.now():
             return None
         try:
-            token = await (await self._service.tokens()).get(token_id)
+            token = await Tokens(await self._service.app.database()).get(token_id)
         except StoreUnavailable as error:
             raise _away() from error
         if token is None or not _opens(token, int(ends_at), sealed):
@@ -134,12 +150,6 @@ class Gate:
             tries.remove(at)
         if not tries:
             self._failures.pop(address, None)
-
-    def _remember(self, digest: str, token: Token | None) -> None:
-        if token is None:
-            self._seen.pop(digest, None)
-        else:
-            _bounded_put(self._seen, digest, _Seen(token, self._clock.now()))
 
     def _recalled(self, digest: str) -> Token | None:
         seen = self._seen.get(digest)
@@ -186,12 +196,13 @@ def _masked(token: Token, ends_at: Instant, text: bytes) -> bytes:
 async def sign_in(request: Request, secret: str) -> Token | None:
     """The token that somebody signs in with, or None. Follow it by `start_session`."""
     address = request.client.host if request.client else "unknown"
-    return await gate_of(request).sign_in(secret, address)
+    gate: Gate = request.app.state.gate
+    return await gate.sign_in(secret, address)
 
 
 def start_session(request: Request, response: Response, token: Token, secret: str) -> None:
     """Put the session cookie on an answer to somebody who has signed in."""
-    service = service_of(request)
+    service: Service = request.app.state.service
     response.set_cookie(
         SESSION_COOKIE,
         make_session(token, secret, service.clock.now()),
@@ -205,59 +216,15 @@ def start_session(request: Request, response: Response, token: Token, secret: st
 
 def end_session(request: Request, response: Response) -> None:
     """Take the session cookie away."""
-    response.delete_cookie(SESSION_COOKIE, path=service_of(request).path("/"), httponly=True, samesite="strict")
-
-
-# --- what routes depend on -------------------------------------------------------------------------------------------
-
-
-def service_of(request: Request) -> Service:
-    """The service that answers this request."""
     service: Service = request.app.state.service
-    return service
+    response.delete_cookie(SESSION_COOKIE, path=service.path("/"), httponly=True, samesite="strict")
 
 
-def gate_of(request: Request) -> Gate:
-    """What checks secrets for the service of this request."""
-    gate: Gate = request.app.state.gate
-    return gate
-
-
-async def principal_of(request: Request, *, through_outages: bool = False) -> Principal | None:
-    """Whoever asks; None without a valid token or session. Looked up once per request."""
-    state = request.state
-    if not hasattr(state, "rota_principal"):
-        state.rota_principal = await _principal(request, through_outages=through_outages)
-    found: Principal | None = state.rota_principal
-    return found
-
-
-async def is_still_welcome(request: Request) -> bool:
-    """Whether whoever asked has a valid token still; for answers that last. An outage is no reason to go."""
-    try:
-        return await _principal(request) is not None
-    except StoreUnavailable:
-        return True
-
-
-async def _principal(request: Request, *, through_outages: bool = False) -> Principal | None:
-    gate = gate_of(request)
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme:
-        # Whoever shows a token means it: a bad one is not made good by a cookie.
-        if scheme.lower() != "bearer":
-            return None
-        return _named(await gate.by_secret(secret.strip(), through_outages=through_outages), "api")
-    cookie = request.cookies.get(SESSION_COOKIE)
-    return None if cookie is None else _named(await gate.by_session(cookie), "dashboard")
-
-
-def _named(token: Token | None, via: Via) -> Principal | None:
-    return None if token is None else token.principal(via)
+# --- who is let in ----------------------------------------------------------------------------------------------------
 
 
 class Need:
-    """A dependency: whoever asks has at least this role.
+    """What a route asks for: whoever comes has at least this role.
 
     A token that is narrowed to the agents of a group opens only what says that it is `for_agents`, too. What works
     `through_outages` of the database takes a token that was valid before one.
@@ -265,11 +232,15 @@ class Need:
 
     def __init__(self, role: Role, *, for_agents: bool = False, through_outages: bool = False) -> None:
         self.role = role
-        self.for_agents = for_agents
-        self.through_outages = through_outages
+        self._roles = frozenset(each for each in Role if each.allows(role))
+        self._for_agents = for_agents
+        self._through_outages = through_outages
 
-    async def __call__(self, request: Request) -> Principal:
-        principal = await principal_of(request, through_outages=self.through_outages)
+    async def check(self, request: Request) -> None:
+        """Let whoever asks in, or refuse them. Who it is stays with the request: nothing looks again."""
+        gate: Gate = request.app.state.gate
+        principal = await gate.identify(request, through_outages=self._through_outages)
+        request.state.principal = principal
         if principal is None:
             raise Refused(
                 401,
@@ -277,18 +248,57 @@ class Need:
                 "No valid token came with this request. Send `Authorization: Bearer rota_...`, or sign in.",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        if principal.scope and not self.for_agents:
+        if principal.scope and not self._for_agents:
             raise NotAllowed(f"The token {principal.name!r} is for agents of one group: it opens their routes alone.")
-        if not principal.role.allows(self.role):
+        if principal.role not in self._roles:
             raise NotAllowed(f"This needs the role {self.role}; {principal.name!r} is a {principal.role}.")
-        return principal
+
+
+async def principal_of(request: Request) -> Principal | None:
+    """Whoever asks; None without a valid token or session. Looked up once per request: by the route, if it is not open
+    to everybody."""
+    if not hasattr(request.state, "principal"):
+        gate: Gate = request.app.state.gate
+        request.state.principal = await gate.identify(request)
+    found: Principal | None = request.state.principal
+    return found
+
+
+async def is_still_welcome(request: Request) -> bool:
+    """Whether whoever asked has a valid token still; for answers that last. An outage is no reason to go."""
+    gate: Gate = request.app.state.gate
+    try:
+        return await gate.identify(request) is not None
+    except StoreUnavailable:
+        return True
+
+
+# --- what routes depend on -------------------------------------------------------------------------------------------
+# All of them are coroutines, though they wait for little: FastAPI sends what is none to a thread, for every request.
+
+
+async def service_of(request: Request) -> Service:
+    """The service that answers this request."""
+    service: Service = request.app.state.service
+    return service
+
+
+async def caller_of(request: Request) -> Principal:
+    """Whoever was let in. A route that lets everybody in has none."""
+    principal = await principal_of(request)
+    assert principal is not None, "the route needs a role"
+    return principal
 
 
 async def operator_of(request: Request) -> Operator:
-    """Acts in the name of whoever asks. It checks the role of every action by itself, too."""
-    principal = await Need(Role.VIEWER)(request)
-    return Operator(service_of(request).app, principal)
+    """Acts in the name of whoever was let in. It checks the role of every action by itself, too."""
+    principal = await caller_of(request)
+    if principal.scope:
+        raise NotAllowed(f"The token {principal.name!r} is for agents of one group: it acts on nothing else.")
+    service: Service = request.app.state.service
+    return Operator(service.app, principal)
 
 
 Viewing = Annotated[Service, Depends(service_of)]
 Acting = Annotated[Operator, Depends(operator_of)]
+Calling = Annotated[Principal, Depends(caller_of)]

@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -60,43 +61,45 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exit_ = _Exit(send, _request_id(Headers(scope=scope)), shown_path(scope))
+        headers, path = Headers(scope=scope), shown_path(scope)
+        given = headers.get("x-request-id", "")
+        exit_ = _Exit(send, given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex, path)
         try:
-            scope, receive = await self._admit(scope, receive)
+            scope, receive = await self._admit(scope, headers, path, receive)
             await self._app(scope, receive, exit_)
         except Refused as refused:
             await exit_.say(refused.problem, scope, receive)
         except Exception:
-            log.exception("request failed", request_id=exit_.request_id, path=shown_path(scope), method=scope["method"])
+            log.exception("request failed", request_id=exit_.request_id, path=path, method=scope["method"])
             await exit_.say(problem_of_status(500), scope, receive)
 
-    async def _admit(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-        headers = Headers(scope=scope)
+    async def _admit(self, scope: Scope, headers: Headers, sent: str, receive: Receive) -> tuple[Scope, Receive]:
         self._check_host(headers)
-        scope = self._located({**scope, "path": marked_path(shown_path(scope).encode())})
+        # Where nothing is encoded, the path is as it was sent.
+        marked = marked_path(sent.encode()) if "%" in sent or MARK in sent else sent
+        root, prefix = scope.get("root_path", ""), self._service.base_path
+        if prefix and marked.removeprefix(root).startswith(f"{prefix}/"):
+            # The proxy has left its prefix on the path: it leads to this application, too.
+            root += prefix
+        scope = {**scope, "path": marked, "root_path": root}
         if _NUL.search(scope.get("query_string", b"")):
             raise Refused(400, "invalid_path", "A parameter contains a NUL character, which nothing does. Remove it.")
-        path = local_path(scope)
+        path = marked.removeprefix(root)
         if MARK in path and path.startswith("/static/"):
             raise Refused(404, "not_found", "No file has such a name.")
         if scope["method"] not in SAFE:
             _check_origin(headers)
             body = await _body(headers, receive)
-            if body and path.startswith("/api/"):
-                _check_json(headers)
-            receive = _replayed(body, receive)
+            media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if body and path.startswith("/api/") and media_type != "application/json":
+                raise _no_json(media_type)
+            receive = _Replay(body, receive)
         return scope, receive
-
-    def _located(self, scope: Scope) -> Scope:
-        """The scope that knows the proxy's prefix, whether the proxy has left it on the path or not."""
-        base_path = self._service.base_path
-        if not base_path or not local_path(scope).startswith(f"{base_path}/"):
-            return scope
-        return {**scope, "root_path": scope.get("root_path", "") + base_path}
 
     def _check_host(self, headers: Headers) -> None:
         given = headers.get("host", "")
-        host = _without_port(given)
+        name, colon, port = given.lower().rpartition(":")
+        host = name if colon and (port.isdigit() or not port) else given.lower()
         if host in LOCAL_HOSTS or host in self._service.allowed_hosts:
             return
         if self._service.is_public and _is_address(host):
@@ -108,29 +111,29 @@ class Guard:
         )
 
 
+@dataclass(slots=True)
 class _Exit:
     """The way out: every answer gets its headers here."""
 
-    def __init__(self, send: Send, request_id: str, path: str) -> None:
-        self._send = send
-        self.request_id = request_id
-        self._path = path
-        self._has_started = False
+    send: Send
+    request_id: str
+    path: str
+    has_started: bool = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._has_started = True
+            self.has_started = True
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self.request_id
             for name, value in SECURITY_HEADERS.items():
                 headers[name] = value
             headers.setdefault("Cache-Control", "no-store")
-        await self._send(message)
+        await self.send(message)
 
     async def say(self, problem: Problem, scope: Scope, receive: Receive) -> None:
         # Half an answer cannot be taken back: the connection is closed by the server, and the client sees it.
-        if not self._has_started:
-            await respond(problem, self._path)(scope, receive, self)
+        if not self.has_started:
+            await respond(problem, self.path)(scope, receive, self)
 
 
 def shown_path(scope: Scope) -> str:
@@ -139,21 +142,10 @@ def shown_path(scope: Scope) -> str:
     return raw.decode("ascii", "backslashreplace")
 
 
-def _request_id(headers: Headers) -> str:
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-
-
 def local_path(scope: Scope) -> str:
     """The path without the prefixes that lead to this application."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
-
-
-def _without_port(host: str) -> str:
-    host = host.lower()
-    name, colon, port = host.rpartition(":")
-    return name if colon and (port.isdigit() or not port) else host
 
 
 def _is_address(host: str) -> bool:
@@ -190,12 +182,8 @@ def _cross_origin(origin: str) -> Refused:
     )
 
 
-def _check_json(headers: Headers) -> None:
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise Refused(
-            415, "unsupported_media_type", f"The body is {media_type or 'of no type'}. Send application/json."
-        )
+def _no_json(media_type: str) -> Refused:
+    return Refused(415, "unsupported_media_type", f"The body is {media_type or 'of no type'}. Send application/json.")
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
@@ -226,14 +214,16 @@ def _too_large() -> Refused:
     return Refused(413, "body_too_large", f"The body is over {MAX_BODY:,} bytes. Send less at once.")
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    is_given = False
+@dataclass(slots=True)
+class _Replay:
+    """Gives the body that was read already, and then what comes after it."""
 
-    async def replay() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+    body: bytes
+    receive: Receive
+    is_given: bool = False
 
-    return replay
+    async def __call__(self) -> Message:
+        if self.is_given:
+            return await self.receive()
+        self.is_given = True
+        return {"type": "http.request", "body": self.body, "more_body": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from rota.access import Role
@@ -13,7 +13,7 @@ from rota.api.auth import Need, principal_of
 from rota.api.paths import KeyInPath, UserInPath
 from rota.api.problems import Problem
 from rota.api.routes.users import exported
-from rota.api.routing import GuardedRoute
+from rota.api.routing import GuardedRoute, needing
 from rota.api.service import Service
 from rota.dashboard.act import ACTS
 from rota.dashboard.forms import Form, form_of
@@ -82,57 +82,60 @@ def _add_page(router: APIRouter, site: Site, path: str, show: Show, role: Role) 
         view = await _view(site, request)
         return site.render(view, await show(view))
 
-    router.add_api_route(path, page, methods=["GET"], dependencies=[Depends(Need(role))])
+    _add(router, path, page, role)
 
 
 def _add_act(router: APIRouter, site: Site, path: str, act: Act, role: Role) -> None:
     async def carry_out(request: Request) -> Response:
         return await act(await _view(site, request), await form_of(request))
 
-    router.add_api_route(path, carry_out, methods=["POST"], dependencies=[Depends(Need(role))])
+    _add(router, path, carry_out, role, method="POST")
+
+
+def _add(
+    router: APIRouter, path: str, answer: Callable[..., Awaitable[Response]], role: Role, *, method: str = "GET"
+) -> None:
+    router.add_api_route(path, answer, methods=[method], route_class_override=needing(Need(role), GuardedRoute))
 
 
 def _add_named_pages(router: APIRouter, site: Site) -> None:
     """The pages about one thing, which the path names."""
-    viewer = [Depends(Need(Role.VIEWER))]
 
-    @router.get("/tasks/{task_type}/{key}", dependencies=viewer)
     async def of_task(request: Request, task_type: str, key: KeyInPath) -> Response:
         view = await _view(site, request)
         return site.render(view, await task.show(view, task_type, key))
 
-    @router.get("/schedules/{task_type}/{key}", dependencies=viewer)
     async def of_schedule(request: Request, task_type: str, key: KeyInPath) -> Response:
         view = await _view(site, request)
         return site.render(view, await schedules.one(view, task_type, key))
 
-    @router.get("/runs/{run_id}", dependencies=viewer)
     async def of_run(request: Request, run_id: KeyInPath) -> Response:
         view = await _view(site, request)
         return site.render(view, await runs.one(view, run_id))
 
-    @router.get("/types/{task_type}", dependencies=viewer)
     async def of_type(request: Request, task_type: str) -> Response:
         view = await _view(site, request)
         return site.render(view, await types.show(view, task_type))
 
-    @router.get("/memory/{user_id}", dependencies=[Depends(Need(Role.OPERATOR))])
     async def of_memory(request: Request, user_id: UserInPath) -> Response:
         view = await _view(site, request)
         return site.render(view, await memory.one(view, user_id))
 
-    _ = of_task, of_schedule, of_run, of_type, of_memory
+    _add(router, "/tasks/{task_type}/{key}", of_task, Role.VIEWER)
+    _add(router, "/schedules/{task_type}/{key}", of_schedule, Role.VIEWER)
+    _add(router, "/runs/{run_id}", of_run, Role.VIEWER)
+    _add(router, "/types/{task_type}", of_type, Role.VIEWER)
+    _add(router, "/memory/{user_id}", of_memory, Role.OPERATOR)
 
 
 def _add_export(router: APIRouter, site: Site) -> None:
-    @router.get("/users/{user_id}/export", dependencies=[Depends(Need(Role.ADMIN))])
     async def export(request: Request, user_id: UserInPath) -> Response:
         """All that is known of a user, one JSON object a line, as a file."""
         view = await _view(site, request)
         headers = {"Content-Disposition": 'attachment; filename="user.ndjson"', "Cache-Control": "no-store"}
         return await exported(view.operator, user_id, headers)
 
-    _ = export
+    _add(router, "/users/{user_id}/export", export, Role.ADMIN)
 
 
 def _add_files(router: APIRouter, site: Site) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query
 
 from rota.access import Role
 from rota.agents import AgentSchedule, ChannelSettings, agents_of
@@ -26,35 +26,27 @@ from rota.agents.shapes import (
     ScheduleAgentRequest,
     SwitchModel,
 )
-from rota.api.auth import Need, principal_of, service_of
+from rota.api.auth import Calling, Viewing
 from rota.api.models import PageModel
 from rota.api.paging import Cursor
 from rota.api.paths import KeyInPath
-from rota.api.routing import ApiRoute, routes_for
+from rota.api.routing import routes_for
 
 __all__ = ["acting", "deciding", "governing", "router"]
 
 PREFIX: Final = "/api/agents"
 
 
-def _for_agents(role: Role) -> APIRouter:
-    """Routes that a group's own agents may use too; what they see and may do there, the desk decides."""
-    needs = [Depends(Need(role, for_agents=True))]
-    return APIRouter(prefix=PREFIX, tags=["agents"], dependencies=needs, route_class=ApiRoute)
-
-
-router: Final = _for_agents(Role.VIEWER)
-acting: Final = _for_agents(Role.OPERATOR)
+# A group's own agents may use these too; what they see and may do there, the desk decides.
+router: Final = routes_for(Role.VIEWER, tag="agents", prefix=PREFIX, for_agents=True)
+acting: Final = routes_for(Role.OPERATOR, tag="agents", prefix=PREFIX, for_agents=True)
 deciding: Final = routes_for(Role.OPERATOR, tag="agents", prefix=PREFIX)
 governing: Final = routes_for(Role.ADMIN, tag="agents", prefix=PREFIX)
 
 
-async def desk_of(request: Request) -> Desk:
-    """Acts in the name of whoever asks; the route has made sure that somebody does."""
-    principal = await principal_of(request)
-    assert principal is not None, "the route needs a role"
-    app = service_of(request).app
-    return Desk(agents_of(app), principal, app.database)
+async def desk_of(service: Viewing, principal: Calling) -> Desk:
+    """Acts in the name of whoever was let in."""
+    return Desk(agents_of(service.app), principal, service.app.database)
 
 
 At = Annotated[Desk, Depends(desk_of)]

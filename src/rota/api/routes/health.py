@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from rota.access import Principal, Role
-from rota.api.auth import Need, Viewing
+from rota.access import Role
+from rota.api.auth import Calling, Viewing
 from rota.api.models import AliveModel, MeModel, ReadyModel
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
@@ -81,7 +81,7 @@ async def read_metrics(service: Viewing) -> Response:
 
 
 @router.get("/api/me", operation_id="who_am_i", response_model=MeModel)
-async def who_am_i(principal: Annotated[Principal, Depends(Need(Role.VIEWER))]) -> dict[str, str]:
+async def who_am_i(principal: Calling) -> dict[str, str]:
     """Whose token this is, and what it may do."""
     return {"id": principal.id, "name": principal.name, "role": principal.role.value, "via": principal.via}
 

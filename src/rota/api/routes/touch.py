@@ -24,17 +24,12 @@ router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity", through_out
 @router.post("/touch", operation_id="touch", response_model=TouchAnswer)
 async def touch(service: Viewing, request: TouchRequest) -> dict[str, object]:
     """A user was active: what that led to, for each of the types."""
-    app = service.app
-    names = _names(request)
-    # All or nothing: a misspelt type is found before the others are touched.
-    for name in names:
+    if (request.type is None) == (request.types is None):
+        raise InvalidInput("Say which types the activity concerns: `type`, or `types`; one of the two.")
+    app, names = service.app, list(dict.fromkeys(request.types or [str(request.type)]))
+    # All or nothing: a misspelt type is found before the others are touched. One alone is found by touching it.
+    for name in names if len(names) > 1 else ():
         if await app.get_task_config(name) is None:
             raise UnknownTaskType(f"There is no task type {name!r}. GET /api/types lists those there are.")
     ids = (request.user_id, request.device_id, request.agent_id)
     return {"types": {name: (await app.touch(name, *ids)).to_dict() for name in names}}
-
-
-def _names(request: TouchRequest) -> list[str]:
-    if (request.type is None) == (request.types is None):
-        raise InvalidInput("Say which types the activity concerns: `type`, or `types`; one of the two.")
-    return list(dict.fromkeys(request.types or [str(request.type)]))
