@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from rota.clock import HOUR, Instant
-from rota.core.history import Span
+from rota.core.history import Resolution
 from rota.core.task import Identity, Past, RunStatus, Settlement, Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.group_commit import MAX_GROUP
@@ -188,9 +188,9 @@ def _questions(store: Store, now: Instant) -> dict[str, Ask]:
         **{what: lambda query=query: store.find(query) for what, query in queries.items()},
         **{what: lambda query=query: store.runs(query) for what, query in runs.items()},
         "counts": store.counts,
-        "heads": store.heads,
-        "standing of the last in line": lambda: store.standing(last),
-        "history of an hour": lambda: store.history(Span.MINUTE, now - HOUR),
+        "next due by type": store.next_due_by_type,
+        "queue position of the last in line": lambda: store.queue_position(last),
+        "history of an hour": lambda: store.history(Resolution.MINUTE, now - HOUR),
         "export of a user": lambda: store.export_user(USER),
     }
 

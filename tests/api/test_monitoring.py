@@ -27,7 +27,7 @@ async def test_the_seeds_monitoring_has_their_shapes(stage: Stage) -> None:
 
 async def test_the_newest_failures_are_found_behind_many_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """One page looks at so many runs of any kind; what was cancelled did not fail."""
-    monkeypatch.setattr("rota.stores.sql.looking.LOOKED_AT", 5)
+    monkeypatch.setattr("rota.stores.sql.queries.LOOKED_AT", 5)
     await dead_letters(stage, 2)
     store = await stage.app.store()
     for number in range(12):

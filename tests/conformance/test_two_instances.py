@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from rota.clock import MINUTE
-from rota.core.history import Span, of_run
+from rota.core.history import Resolution, of_run
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
 from rota.core.task import NewTask, TaskStatus, Transition
 from rota.errors import StoreUnavailable
@@ -168,8 +168,8 @@ async def test_both_add_to_the_history_and_lose_nothing(worlds: tuple[World, Wor
     one = of_run(WORK, "user_activity", worlds[0].now, reason=None, late_ms=1, took_ms=1)
     calls = [world.store.record([one], now=world.now) for _ in range(8) for world in worlds]
     await asyncio.gather(*calls)
-    for span in Span:
-        assert [each.success for each in await worlds[1].store.history(span, 0)] == [16]
+    for resolution in Resolution:
+        assert [each.success for each in await worlds[1].store.history(resolution, 0)] == [16]
 
 
 async def test_both_erase_at_once(worlds: tuple[World, World]) -> None:

@@ -59,7 +59,7 @@ async def looked_at(app: Rota) -> dict[str | None, int]:
 
 async def is_due(app: Rota) -> bool:
     store = await app.store()
-    return (await store.heads())["memory_compression"] < await store.now()
+    return (await store.next_due_by_type())["memory_compression"] < await store.now()
 
 
 async def test_only_who_has_the_data_captures_and_runs(shared_url: str, tmp_path: Path) -> None:

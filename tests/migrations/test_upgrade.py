@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.event import listens_for
 
 from rota.clock import HOUR
-from rota.core.history import Span
+from rota.core.history import Resolution
 from rota.core.outcome import Answer
 from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TriggerMode
@@ -233,14 +233,14 @@ async def check_it_works(store: Store, clock: FakeClock) -> None:
     assert (await world.apply(Transition.RESUME, "paused")).answer is Answer.OK
     assert [task.key for task in await world.all_tasks(owner="ben")] == ["series"]
     assert [task.key for task in await world.all_tasks(schedules=True)] == ["series"]
-    standing = await store.standing(found["serial-2"].identity, now=clock.now())
-    assert (standing.serial_running, standing.ahead) == (1, 1), "one of its serial runs, and `failed` is due before it"
-    assert (await store.heads())[WORK] == clock.now()
+    position = await store.queue_position(found["serial-2"].identity, now=clock.now())
+    assert (position.serial_running, position.ahead) == (1, 1), "one of its serial runs, and `failed` is due before it"
+    assert (await store.next_due_by_type())[WORK] == clock.now()
     assert await world.pump() > 0
     erasure = await store.erase_user("ann", now=clock.now())
     assert erasure.done_at is not None
     assert await world.all_tasks(user_id="ann") == []
-    assert await store.history(Span.MINUTE, 0) is not None
+    assert await store.history(Resolution.MINUTE, 0) is not None
 
 
 def test_an_upgrade_may_take_longer_than_a_call(request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from rota.core.task import (
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.database.tables import metadata
 from rota.database.tables import tasks as tables
-from rota.stores.base import Beat, ClaimRequest, Counts, Erasure, Overrides, RunQuery, Standing, Store, TaskQuery
+from rota.stores.base import Beat, ClaimRequest, Counts, Erasure, Overrides, QueuePosition, RunQuery, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.stores.redis import RedisStore
 from rota.stores.sql import SqlStore
@@ -165,7 +165,7 @@ class Side:
             return replace(answer, token=self.name(of, answer.token), last_token=self.name(of, answer.last_token))
         if isinstance(answer, RunRecord):
             return replace(answer, token=self.name(answer.task_type, answer.token), run_id="")
-        if isinstance(answer, Standing):
+        if isinstance(answer, QueuePosition):
             return replace(
                 answer, task=cast("Task | None", self.plain(answer.task)), tokens=round(answer.tokens or 0, 6)
             )
@@ -546,8 +546,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=types, key=keys)
     def stand(self, name: str, key: str) -> None:
-        self.both(lambda side: side.store.standing(Identity(name, key), now=self.now))
-        self.both(lambda side: side.store.heads())
+        self.both(lambda side: side.store.queue_position(Identity(name, key), now=self.now))
+        self.both(lambda side: side.store.next_due_by_type())
 
     @rule(name=types, key=keys)
     def reset_breaker(self, name: str, key: str) -> None:

@@ -88,6 +88,6 @@ async def test_how_many_are_ahead_is_counted_in_the_order_of_bytes(world: World)
     assert [task.key for task in await world.claim(len(KEYS) + 1)] == [holder.key]
     tasks = [await world.there(key) for key in KEYS]
     assert all(task.parked for task in tasks)
-    ahead = [(await world.store.standing(task.identity, now=world.now)).ahead for task in tasks]
+    ahead = [(await world.store.queue_position(task.identity, now=world.now)).ahead for task in tasks]
     assert ahead == list(range(len(KEYS)))
     assert (await world.counts(WORK)).pending == len(KEYS)

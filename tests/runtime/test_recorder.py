@@ -8,7 +8,7 @@ import pytest
 from stage import Stage
 
 from rota.clock import MINUTE
-from rota.core.history import BOUNDS_MS, Slice, Span, add
+from rota.core.history import BOUNDS_MS, Resolution, Slice, add
 from rota.core.task import RunStatus
 from rota.errors import StoreUnavailable
 from rota.runtime import recorder as recorder_module
@@ -25,7 +25,7 @@ from rota.testing.waiting import until
 
 async def history(stage: Stage) -> Slice:
     """All that was recorded, as one slice."""
-    found = add(await stage.store.history(Span.MINUTE, 0))
+    found = add(await stage.store.history(Resolution.MINUTE, 0))
     total = Book()
     for piece in found:
         book = Book()
@@ -82,9 +82,9 @@ async def test_lateness_is_the_time_from_due_to_claim(still_stage: Stage, still_
     await still_stage.schedule("a")
     still_clock.advance("8s")
     await still_stage.worker().run_until_idle()
-    (piece,) = await still_stage.store.history(Span.MINUTE, 0)
+    (piece,) = await still_stage.store.history(Resolution.MINUTE, 0)
     assert piece.late[BOUNDS_MS.index(10_000)] == 1
-    assert piece.start_at == Span.MINUTE.start_of(still_clock.now())
+    assert piece.start_at == Resolution.MINUTE.start_of(still_clock.now())
 
 
 async def test_whoever_reaps_records_the_loss(still_stage: Stage, still_clock: FakeClock) -> None:
@@ -195,10 +195,10 @@ async def test_an_outage_keeps_a_bounded_number_of_minutes(
             still_clock.advance("1m")
     assert "history dropped" in caplog.text
     assert (await recorder.run_once()).recorded == 5
-    starts = [piece.start_at for piece in await still_stage.store.history(Span.MINUTE, 0)]
+    starts = [piece.start_at for piece in await still_stage.store.history(Resolution.MINUTE, 0)]
     assert starts == sorted(starts)
     assert len(starts) == 5
-    assert starts[-1] == Span.MINUTE.start_of(still_clock.now() - MINUTE)
+    assert starts[-1] == Resolution.MINUTE.start_of(still_clock.now() - MINUTE)
     assert ledger.totals()["work"].error == 8, "the metrics of this instance forget nothing"
 
 
@@ -216,5 +216,5 @@ async def test_minutes_are_those_of_the_store_not_of_the_host(still_stage: Stage
     recorder.ticked(still_clock.now())
     ledger.reaped(task, still_clock.now())
     await recorder.run_once()
-    (piece,) = await still_stage.store.history(Span.MINUTE, 0)
-    assert (piece.start_at, piece.error) == (Span.MINUTE.start_of(still_clock.now()), 2)
+    (piece,) = await still_stage.store.history(Resolution.MINUTE, 0)
+    assert (piece.start_at, piece.error) == (Resolution.MINUTE.start_of(still_clock.now()), 2)

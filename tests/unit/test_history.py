@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.clock import DAY, HOUR, MINUTE, Millis
-from rota.core.history import BOUNDS_MS, REASONS, Slice, Span, add, of_run, percentile
+from rota.core.history import BOUNDS_MS, REASONS, Resolution, Slice, add, of_run, percentile
 
 START = 1_767_603_600_000
 
@@ -31,12 +31,12 @@ def test_the_order_does_not_matter(data: st.DataObject, slices: list[Slice]) -> 
 def test_parts_added_first_give_the_same(slices: list[Slice], cut: int) -> None:
     parts = [*add(slices[:cut]), *add(slices[cut:])]
     assert _comparable(add(parts)) == _comparable(add(slices))
-    assert _comparable(add(add(slices), Span.HOUR)) == _comparable(add(slices, Span.HOUR))
+    assert _comparable(add(add(slices), Resolution.HOUR)) == _comparable(add(slices, Resolution.HOUR))
 
 
 @given(st.lists(runs, max_size=30))
 def test_nothing_is_lost_by_adding(slices: list[Slice]) -> None:
-    whole = add(slices, Span.HOUR)
+    whole = add(slices, Resolution.HOUR)
     assert sum(each.runs for each in whole) == len(slices)
     assert sum(each.success for each in whole) == sum(each.success for each in slices)
     assert sum(each.took_sum_ms for each in whole) == sum(each.took_sum_ms for each in slices)
@@ -66,6 +66,4 @@ def test_a_slice_begins_with_its_minute() -> None:
 
 
 def _comparable(slices: list[Slice]) -> list[tuple[object, ...]]:
-    return [
-        (each.place, each.success, each.error, sorted(each.reasons.items()), each.late, each.took) for each in slices
-    ]
+    return [(each.key, each.success, each.error, sorted(each.reasons.items()), each.late, each.took) for each in slices]

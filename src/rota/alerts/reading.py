@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rota.clock import SECOND, Instant, format_duration
 from rota.core.alert import AlertKind, AlertRule
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice
 from rota.core.lifecycle import breaker_is_open
 from rota.core.task import RunRecord, RunStatus, TaskStatus
 from rota.core.task_type import TriggerMode
@@ -67,8 +67,10 @@ async def _look(store: Store, rules: Sequence[AlertRule]) -> _Picture:
         now=now,
         records=by_name,
         counts=counts,
-        heads=await store.heads() if AlertKind.OLDEST_PENDING in kinds else {},
-        slices=await store.history(Span.MINUTE, Span.MINUTE.start_of(now - max(windows))) if windows else [],
+        heads=await store.next_due_by_type() if AlertKind.OLDEST_PENDING in kinds else {},
+        slices=await store.history(Resolution.MINUTE, Resolution.MINUTE.start_of(now - max(windows)))
+        if windows
+        else [],
         missed=await _missed(store) if AlertKind.MISSED_FIRES in kinds else [],
         blocked=await _blocked(store, by_name, counts, now) if AlertKind.BREAKER_OPEN in kinds else {},
         instances=await store.instances() if AlertKind.INSTANCE_LOST in kinds else [],
@@ -91,7 +93,7 @@ async def _blocked(
         if record.task_type.trigger_mode is not TriggerMode.USER_ACTIVITY or not counts.get(name, Counts()).failed:
             continue
         page = await store.find(TaskQuery(task_type=name, status=TaskStatus.FAILED, limit=MOST_BLOCKED))
-        standings = await asyncio.gather(*(store.standing(task.identity) for task in page.items))
+        standings = await asyncio.gather(*(store.queue_position(task.identity) for task in page.items))
         blocked[name] = sum(breaker_is_open(one.past, one.record.task_type, now) for one in standings)
     return blocked
 
@@ -111,7 +113,7 @@ def _failure_rate(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
     runs: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for piece in picture.slices:
-        if piece.start_at + Span.MINUTE.ms > picture.now - rule.window_ms:
+        if piece.start_at + Resolution.MINUTE.ms > picture.now - rule.window_ms:
             aside = sum(count for reason, count in piece.reasons.items() if reason in _SET_ASIDE)
             runs[piece.task_type] += piece.runs - aside
             failed[piece.task_type] += piece.error - aside

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rota.app.rota import Rota
 from rota.clock import HOUR, MINUTE, SECOND, Instant, Millis, isoformat
-from rota.core.history import Slice, Span, percentile
+from rota.core.history import Resolution, Slice, percentile
 from rota.core.task import RunRecord, RunStatus
 from rota.errors import InvalidInput
 from rota.keys import shown_key
@@ -190,9 +190,13 @@ async def overview(app: Rota, minutes: int = 60) -> Overview:
         raise InvalidInput(f"An overview of {minutes} minutes was asked for; 1 to {MAX_MINUTES} is possible.")
     store = await app.store()
     now = await store.now()
-    since_at = Span.MINUTE.start_of(now) - (minutes - 1) * MINUTE
+    since_at = Resolution.MINUTE.start_of(now) - (minutes - 1) * MINUTE
     slices, counts, heads, instances, records = await asyncio.gather(
-        store.history(Span.MINUTE, since_at), store.counts(), store.heads(), store.instances(), store.list_types()
+        store.history(Resolution.MINUTE, since_at),
+        store.counts(),
+        store.next_due_by_type(),
+        store.instances(),
+        store.list_types(),
     )
     by_type = _by(slices, lambda piece: piece.task_type)
     return Overview(
@@ -395,10 +399,10 @@ def _checked(hours: int, longest: int) -> int:
 async def _past(store: Store, hours: int) -> tuple[list[Slice], list[Failure]]:
     now = await store.now()
     # Minutes say it exactly, but are kept for a day only.
-    span = Span.MINUTE if hours <= 24 else Span.HOUR
-    since_at = span.start_of(now - hours * HOUR)
+    resolution = Resolution.MINUTE if hours <= 24 else Resolution.HOUR
+    since_at = resolution.start_of(now - hours * HOUR)
     slices, failed, lost = await asyncio.gather(
-        store.history(span, since_at),
+        store.history(resolution, since_at),
         _newest(store, RunStatus.ERROR, since_at),
         _newest(store, RunStatus.LOST, since_at),
     )

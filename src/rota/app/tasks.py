@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from rota.app.results import TaskDetails, Waiting, answered
 from rota.clock import MINUTE, Millis
-from rota.core.history import Span
+from rota.core.history import Resolution
 from rota.core.outcome import Answer
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.core.task_type import did_you_mean
 from rota.core.waiting import Facts, explain
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
-from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, Standing, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store, TaskQuery
 
 __all__ = ["Ready", "Tasks", "UserIds", "choice"]
 
@@ -83,9 +83,9 @@ class Tasks:
         """Why the task waits, its place in line and an estimate; also for one that is not there."""
         identity = self._identity(task_type, key, **user)
         store = await self._ready()
-        standing = await store.standing(identity)
-        facts = await _facts(store, identity, standing)
-        return Waiting.of(standing.task, explain(facts))
+        position = await store.queue_position(identity)
+        facts = await _facts(store, identity, position)
+        return Waiting.of(position.task, explain(facts))
 
     async def pause(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails:
         """Hold it back; a running one is held back after its run."""
@@ -166,27 +166,27 @@ class Tasks:
             query = replace(query, cursor=page.cursor)
 
 
-async def _facts(store: Store, identity: Identity, standing: Standing) -> Facts:
+async def _facts(store: Store, identity: Identity, position: QueuePosition) -> Facts:
     """What was seen of a task, with those who serve its type and what ran of it lately."""
-    record, now = standing.record, standing.now
+    record, now = position.record, position.now
     followed = record.task_type.after
     before = await store.get([Identity(name, identity.key) for name in followed]) if followed else []
     serving = [each for each in await store.instances() if identity.task_type in each.beat.types]
-    slices = await store.history(Span.MINUTE, now - _LATELY_MS, task_type=identity.task_type)
+    slices = await store.history(Resolution.MINUTE, now - _LATELY_MS, task_type=identity.task_type)
     return Facts(
         task_type=record.effective,
         is_enabled=record.enabled,
         is_frozen=bool(record.overrides.frozen),
         is_draining=bool(record.overrides.draining),
-        task=standing.task,
-        past=standing.past,
+        task=position.task,
+        past=position.past,
         now=now,
-        ahead=standing.ahead,
-        is_more_ahead=standing.ahead >= MAX_AHEAD,
-        running=standing.running,
-        serial_running=standing.serial_running,
-        tokens=standing.tokens,
-        arrived=standing.arrived,
+        ahead=position.ahead,
+        is_more_ahead=position.ahead >= MAX_AHEAD,
+        running=position.running,
+        serial_running=position.serial_running,
+        tokens=position.tokens,
+        arrived=position.arrived,
         before={name: None if task is None else task.status for name, task in zip(followed, before, strict=True)},
         instances=sum(each.seen_at + each.beat.lease_ms >= now for each in serving),
         ran=sum(each.runs for each in slices),

@@ -69,7 +69,7 @@ async def queue_ls(cli: Cli, watch: WatchOption = False) -> None:
 
 
 async def _queues(cli: Cli, store: Store) -> None:
-    counts, heads = await store.counts(), await store.heads()
+    counts, heads = await store.counts(), await store.next_due_by_type()
     items: list[dict[str, object]] = []
     for record in await store.list_types():
         name, settings = record.task_type.name, record.effective

@@ -162,8 +162,8 @@ async def _identity(cli: Cli, store: Store, target: Target) -> Identity:
 
 
 async def _is_awaited(store: Store, identity: Identity) -> bool:
-    standing = await store.standing(identity)
-    return bool(standing.record.task_type.after) or standing.past.fail_count > 0
+    position = await store.queue_position(identity)
+    return bool(position.record.task_type.after) or position.past.fail_count > 0
 
 
 def _standing(waiting: Waiting) -> str:

@@ -1,4 +1,4 @@
-"""What ran, in slices of time: counts, reasons, how late and how long. Slices of one place add up.
+"""What ran, in slices of time: counts, reasons, how late and how long. Slices of one key add up.
 
 Times are kept as counts in fixed bounds, so that slices of many instances and minutes can be added without losing the
 percentiles: a percentile is known to within its bound.
@@ -21,8 +21,9 @@ __all__ = [
     "BOUNDS_MS",
     "KEPT_MS",
     "REASONS",
+    "Resolution",
     "Slice",
-    "Span",
+    "SliceKey",
     "add",
     "bounded_reason",
     "decode_slice",
@@ -45,7 +46,7 @@ REASONS: Final = frozenset(
 """The classes that reasons are counted under: a handler's own words would grow without bound."""
 
 
-class Span(StrEnum):
+class Resolution(StrEnum):
     """How long a slice is."""
 
     MINUTE = "minute"
@@ -53,19 +54,22 @@ class Span(StrEnum):
 
     @property
     def ms(self) -> Millis:
-        return MINUTE if self is Span.MINUTE else HOUR
+        return MINUTE if self is Resolution.MINUTE else HOUR
 
     def start_of(self, at: Instant) -> Instant:
         """When the slice begins that an instant lies in."""
         return at - at % self.ms
 
 
-KEPT_MS: Final[Mapping[Span, Millis]] = {Span.MINUTE: 26 * HOUR, Span.HOUR: 31 * DAY}
+KEPT_MS: Final[Mapping[Resolution, Millis]] = {Resolution.MINUTE: 26 * HOUR, Resolution.HOUR: 31 * DAY}
 """How long slices are kept."""
+
+SliceKey = tuple[Instant, str, str]
+"""Where a slice of history belongs: its start, type and trigger mode."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What ran of one type, in one trigger mode, within one span of time."""
+    """What ran of one type, in one trigger mode, within one minute or hour."""
 
     task_type: str
     trigger_mode: str
@@ -84,7 +88,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     took_max_ms: Millis = 0
 
     @property
-    def place(self) -> tuple[Instant, str, str]:
+    def key(self) -> SliceKey:
         """What makes two slices parts of the same one."""
         return self.start_at, self.task_type, self.trigger_mode
 
@@ -112,7 +116,7 @@ def of_run(
     return Slice(
         task_type=task_type,
         trigger_mode=trigger_mode,
-        start_at=Span.MINUTE.start_of(at),
+        start_at=Resolution.MINUTE.start_of(at),
         success=int(reason is None),
         error=int(reason is not None),
         reasons={} if reason is None else {bounded_reason(reason): 1},
@@ -124,14 +128,14 @@ def of_run(
     )
 
 
-def add(slices: Iterable[Slice], span: Span = Span.MINUTE) -> list[Slice]:
-    """The slices, those of one place added up, in order; `span` may be longer than theirs."""
-    places: dict[tuple[Instant, str, str], Slice] = {}
+def add(slices: Iterable[Slice], resolution: Resolution = Resolution.MINUTE) -> list[Slice]:
+    """The slices, those of one key added up, in order; `resolution` may be coarser than theirs."""
+    found: dict[SliceKey, Slice] = {}
     for one in slices:
-        moved = replace(one, start_at=span.start_of(one.start_at))
-        known = places.get(moved.place)
-        places[moved.place] = moved if known is None else _sum(known, moved)
-    return [places[place] for place in sorted(places)]
+        moved = replace(one, start_at=resolution.start_of(one.start_at))
+        known = found.get(moved.key)
+        found[moved.key] = moved if known is None else _sum(known, moved)
+    return [found[key] for key in sorted(found)]
 
 
 def percentile(counts: Iterable[tuple[int, ...]], share: float) -> Millis | None:

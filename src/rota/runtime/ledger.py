@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rota.clock import Instant, Millis
-from rota.core.history import BOUNDS_MS, Slice, Span, bounded_reason
+from rota.core.history import BOUNDS_MS, Resolution, Slice, bounded_reason
 from rota.core.outcome import TouchOutcome
 from rota.core.task import Task, Transition
 from rota.runtime.running import Running
@@ -173,7 +173,7 @@ class Ledger:
         """What was entered since the last call, as slices of the minute that `now` lies in."""
         fresh, self._new = self._new, {}
         _add_all(self._old, fresh.items())
-        start_at = Span.MINUTE.start_of(now)
+        start_at = Resolution.MINUTE.start_of(now)
         return [book.as_slice(task_type, mode, start_at) for (task_type, mode), book in fresh.items()]
 
     def totals(self) -> dict[str, Book]:

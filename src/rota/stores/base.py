@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from rota.clock import Instant, Millis
 from rota.codec import warmed
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import (
     Activity,
@@ -62,10 +62,10 @@ __all__ = [
     "Overrides",
     "Page",
     "Purged",
+    "QueuePosition",
     "Restored",
     "RunQuery",
     "Snapshot",
-    "Standing",
     "Store",
     "Taken",
     "TaskQuery",
@@ -307,7 +307,7 @@ class Restored(StrEnum):
     """The store does not know its type: nothing was written."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides when one task runs, seen at one moment; `core/waiting.py` puts it into words."""
 
     record: TypeRecord
@@ -555,11 +555,11 @@ class Store(ABC):
         """Every instance that has ticked and not said goodbye."""
 
     @abstractmethod
-    async def heads(self) -> dict[str, Instant]:
+    async def next_due_by_type(self) -> dict[str, Instant]:
         """When the first pending task of each type is due; a type without one is not there. Never a scan."""
 
     @abstractmethod
-    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+    async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         """What decides when this task runs. Unknown type: `UnknownTaskType`. Nothing is locked or changed."""
 
     # --- what ran, over time ---
@@ -570,7 +570,12 @@ class Store(ABC):
 
     @abstractmethod
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+        self,
+        resolution: Resolution,
+        since_at: Instant,
+        until_at: Instant | None = None,
+        *,
+        task_type: str | None = None,
     ) -> list[Slice]:
         """The kept slices that begin in [since, until), of all instances, in order of (start, type, mode)."""
 

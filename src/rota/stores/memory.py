@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rota.clock import Clock, Instant, Millis, SystemClock
 from rota.core import token
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice, SliceKey
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, Task, TaskStatus
 from rota.keys import GLOBAL_KEY
@@ -28,15 +28,15 @@ from rota.stores.base import (
     Erasure,
     Instance,
     Page,
+    QueuePosition,
     RunQuery,
-    Standing,
     TaskQuery,
     TypeRecord,
     page_of,
 )
 from rota.stores.limits import check_find, check_identity, check_runs
-from rota.stores.looking import tokens_now, unknown_type
-from rota.stores.transaction import Completion, Place, Transaction, Written
+from rota.stores.queries import tokens_now, unknown_type
+from rota.stores.transaction import Completion, Transaction, Written
 from rota.stores.transactional import TransactionalStore
 from rota.stores.users import belongs_to, is_erasable, is_old_run, is_still_running
 
@@ -96,17 +96,22 @@ class MemoryStore(TransactionalStore):
     async def instances(self) -> list[Instance]:
         return list(self._data.instances())
 
-    async def heads(self) -> dict[str, Instant]:
-        return self._data.heads()
+    async def next_due_by_type(self) -> dict[str, Instant]:
+        return self._data.next_due_by_type()
 
-    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+    async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         check_identity(identity)
-        return self._data.standing(identity, self._data.now() if now is None else now)
+        return self._data.queue_position(identity, self._data.now() if now is None else now)
 
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+        self,
+        resolution: Resolution,
+        since_at: Instant,
+        until_at: Instant | None = None,
+        *,
+        task_type: str | None = None,
     ) -> list[Slice]:
-        return self._data.history(span, since_at, until_at, task_type)
+        return self._data.history(resolution, since_at, until_at, task_type)
 
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
         return self._data.erasures(with_done=with_done)
@@ -125,8 +130,8 @@ class MemoryTransaction:
         self._notes: dict[str, str] = {}
         self._buckets: dict[str, Bucket] = {}
         self._completions: list[Completion] = []
-        self._arrived: defaultdict[Identity, set[str]] = defaultdict(set)
-        self._slices: dict[tuple[Span, Place], Slice] = {}
+        self._completed_for: defaultdict[Identity, set[str]] = defaultdict(set)
+        self._slices: dict[tuple[Resolution, SliceKey], Slice] = {}
         self._erasures: dict[str, Erasure] = {}
         self._instances: dict[str, Instance] = {}
         self._swept_at: Instant | None = None
@@ -151,7 +156,7 @@ class MemoryTransaction:
             _put(self.pasts, identity, None if after.past == NO_PAST else after.past)
 
     def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
-        waiting = {identity for identity, types in self._arrived.items() if types}
+        waiting = {identity for identity, types in self._completed_for.items() if types}
         everything = sorted(self.tasks.keys() | self.pasts.keys() | waiting)
         return [identity for identity in everything if after is None or identity > after][:limit]
 
@@ -294,51 +299,55 @@ class MemoryTransaction:
         self.run_log = [run for run in self.run_log if run.run_id not in dropped]
         return len(old)
 
-    def tell(self, completions: Sequence[Completion]) -> None:
+    def append_completions(self, completions: Sequence[Completion]) -> None:
         self._completions.extend(completions)
 
-    def told(self, limit: int) -> Sequence[Completion]:
+    def take_completions(self, limit: int) -> Sequence[Completion]:
         taken, self._completions = self._completions[:limit], self._completions[limit:]
         return taken
 
-    def arrived(self, identity: Identity) -> set[str]:
-        return self._arrived[identity]
+    def completed_for(self, identity: Identity) -> set[str]:
+        return self._completed_for[identity]
 
-    def arrive(self, identity: Identity, task_type: str) -> None:
-        self._arrived[identity].add(task_type)
+    def mark_completed(self, identity: Identity, task_type: str) -> None:
+        self._completed_for[identity].add(task_type)
 
-    def clear_arrived(self, identities: Collection[Identity]) -> None:
+    def clear_completed(self, identities: Collection[Identity]) -> None:
         for identity in identities:
-            self._arrived.pop(identity, None)
+            self._completed_for.pop(identity, None)
 
-    forget_arrived = clear_arrived
+    forget_completed = clear_completed
 
     # --- what ran, over time ---
 
-    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
-        return [self._slices[span, place] for place in places if (span, place) in self._slices]
+    def slices(self, resolution: Resolution, keys: Collection[SliceKey]) -> Sequence[Slice]:
+        return [self._slices[resolution, key] for key in keys if (resolution, key) in self._slices]
 
-    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
-        self._slices.update({(span, each.place): each for each in slices})
+    def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None:
+        self._slices.update({(resolution, each.key): each for each in slices})
 
-    def drop_slices(self, span: Span, before: Instant) -> None:
-        self._slices = {at: each for at, each in self._slices.items() if at[0] is not span or each.start_at >= before}
+    def drop_slices(self, resolution: Resolution, before: Instant) -> None:
+        self._slices = {
+            at: each for at, each in self._slices.items() if at[0] is not resolution or each.start_at >= before
+        }
 
-    def history(self, span: Span, since: Instant, until: Instant | None, task_type: str | None) -> list[Slice]:
+    def history(
+        self, resolution: Resolution, since: Instant, until: Instant | None, task_type: str | None
+    ) -> list[Slice]:
         found = [
             each
             for (of, _), each in self._slices.items()
-            if of is span and each.start_at >= since and (until is None or each.start_at < until)
+            if of is resolution and each.start_at >= since and (until is None or each.start_at < until)
             if task_type is None or each.task_type == task_type
         ]
-        return sorted(found, key=lambda each: each.place)
+        return sorted(found, key=lambda each: each.key)
 
     # --- one user's data ---
 
     def known_of(
         self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
     ) -> Sequence[Identity]:
-        everything = self.known(after, len(self.tasks) + len(self.pasts) + len(self._arrived))
+        everything = self.known(after, len(self.tasks) + len(self.pasts) + len(self._completed_for))
         entries = self.load(everything)
         mine = [identity for identity in everything if belongs_to(user_id, identity, entries[identity])]
         return [identity for identity in mine if until is None or is_erasable(entries[identity], until)][:limit]
@@ -356,7 +365,7 @@ class MemoryTransaction:
         self.run_log = [run for run in self.run_log if run.run_id not in dropped]
         return len(dropped)
 
-    def untell(self, user_id: str, until: Instant) -> None:
+    def drop_completions(self, user_id: str, until: Instant) -> None:
         self._completions = [
             each
             for each in self._completions
@@ -406,19 +415,19 @@ class MemoryTransaction:
 
     # --- looking ---
 
-    def heads(self) -> dict[str, Instant]:
-        heads: dict[str, Instant] = {}
+    def next_due_by_type(self) -> dict[str, Instant]:
+        found: dict[str, Instant] = {}
         for task in self.tasks.values():
             if task.status is TaskStatus.PENDING:
-                heads[task.task_type] = min(task.scheduled_at, heads.get(task.task_type, task.scheduled_at))
-        return heads
+                found[task.task_type] = min(task.scheduled_at, found.get(task.task_type, task.scheduled_at))
+        return found
 
-    def standing(self, identity: Identity, now: Instant) -> Standing:
+    def queue_position(self, identity: Identity, now: Instant) -> QueuePosition:
         record = self._types.get(identity.task_type)
         if record is None:
             raise unknown_type(identity.task_type, self._types)
         task = self.tasks.get(identity)
-        return Standing(
+        return QueuePosition(
             record=record,
             task=task,
             past=self.pasts.get(identity, NO_PAST),
@@ -429,7 +438,7 @@ class MemoryTransaction:
             if task is None or task.serial is None
             else self.running_under(task.task_type, task.serial),
             tokens=tokens_now(record, self._buckets.get(f"type:{identity.task_type}"), now),
-            arrived=tuple(sorted(self._arrived.get(identity, ()))),
+            arrived=tuple(sorted(self._completed_for.get(identity, ()))),
         )
 
     def _ahead(self, task: Task, aging_ms: Millis, now: Instant) -> int:

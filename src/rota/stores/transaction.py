@@ -12,14 +12,11 @@ from typing import NamedTuple, Protocol
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice, SliceKey
 from rota.core.task import Entry, Identity, RunRecord
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 
-__all__ = ["Completion", "Place", "Transaction", "Written"]
-
-Place = tuple[Instant, str, str]
-"""Where a slice of history belongs: its start, type and trigger mode."""
+__all__ = ["Completion", "Transaction", "Written"]
 
 
 class Written(NamedTuple):
@@ -155,35 +152,35 @@ class Transaction(Protocol):
         """Remove those of the `limit` oldest run records that started before an instant."""
         ...
 
-    def tell(self, completions: Sequence[Completion]) -> None: ...
+    def append_completions(self, completions: Sequence[Completion]) -> None: ...
 
-    def told(self, limit: int) -> Sequence[Completion]:
+    def take_completions(self, limit: int) -> Sequence[Completion]:
         """Take the oldest completions out of the log."""
         ...
 
-    def arrived(self, identity: Identity) -> set[str]:
+    def completed_for(self, identity: Identity) -> set[str]:
         """Which of the types it comes after have completed for an identity since it was last claimed."""
         ...
 
-    def arrive(self, identity: Identity, task_type: str) -> None: ...
+    def mark_completed(self, identity: Identity, task_type: str) -> None: ...
 
-    def clear_arrived(self, identities: Collection[Identity]) -> None:
+    def clear_completed(self, identities: Collection[Identity]) -> None:
         """They are claimed: what has arrived so far is dealt with."""
         ...
 
-    def forget_arrived(self, identities: Collection[Identity]) -> None:
+    def forget_completed(self, identities: Collection[Identity]) -> None:
         """Keep nothing of what has arrived, or ever arrived, for these."""
         ...
 
     # --- what ran, over time ---
 
-    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
-        """Those of the slices at these places that there are; nobody else adds to them until this step ends."""
+    def slices(self, resolution: Resolution, keys: Collection[SliceKey]) -> Sequence[Slice]:
+        """Those of the slices under these keys that there are; nobody else adds to them until this step ends."""
         ...
 
-    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None: ...
+    def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None: ...
 
-    def drop_slices(self, span: Span, before: Instant) -> None:
+    def drop_slices(self, resolution: Resolution, before: Instant) -> None:
         """Forget the slices that begin before an instant."""
         ...
 
@@ -204,7 +201,7 @@ class Transaction(Protocol):
         """Remove run records of a user (`is_old_run`); how many were removed."""
         ...
 
-    def untell(self, user_id: str, until: Instant) -> None:
+    def drop_completions(self, user_id: str, until: Instant) -> None:
         """Take the completions of a user's tasks out of the log, but for tasks made after an instant."""
         ...
 

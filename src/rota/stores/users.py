@@ -23,7 +23,7 @@ __all__ = [
     "begun",
     "belongs_to",
     "erase",
-    "erase_arrivals",
+    "erase_completed_for",
     "erase_user",
     "followers_of",
     "is_erasable",
@@ -117,7 +117,7 @@ def erase(work: Work, identities: Sequence[Identity], until: Instant) -> int:
             gone += step.task is None
         record = work.types.get(identity.task_type)
         if record is not None and record.task_type.after and work.entry(identity).task is None:
-            work.transaction.forget_arrived([identity])
+            work.transaction.forget_completed([identity])
     return gone
 
 
@@ -133,7 +133,7 @@ def followers_of(types: Mapping[str, TypeRecord], identities: Iterable[Identity]
     )
 
 
-def erase_arrivals(work: Work, followers: Sequence[Identity], until: Instant) -> None:
+def erase_completed_for(work: Work, followers: Sequence[Identity], until: Instant) -> None:
     """What has arrived for followers that have no task yet goes with what brought it: nothing there says whose it is,
     and not every key does."""
     work.load(followers)
@@ -147,9 +147,9 @@ def erase_user(work: Work, user_id: str, limit: int) -> Erasure:
     until = erasure.asked_at
     identities = transaction.known_of(user_id, until=until, limit=limit)
     tasks = erase(work, identities, until)
-    erase_arrivals(work, followers_of(work.types, identities), until)
+    erase_completed_for(work, followers_of(work.types, identities), until)
     work.finish()
-    transaction.untell(user_id, until)
+    transaction.drop_completions(user_id, until)
     left = limit - len(identities)
     runs = transaction.drop_runs_of(user_id, until, left) if left else 0
     moved = moved_on(

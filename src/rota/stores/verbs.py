@@ -17,7 +17,7 @@ from rota.core import bucket as buckets
 from rota.core import lifecycle
 from rota.core import serial as serials
 from rota.core.bucket import Bucket
-from rota.core.history import KEPT_MS, Slice, Span, add
+from rota.core.history import KEPT_MS, Resolution, Slice, add
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.rank import Head, by_rank, head_of
@@ -322,7 +322,7 @@ def _take_some(
     allowance.put_back()
     if taken and task_type.after:
         # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
-        work.transaction.clear_arrived([task.identity for task in taken])
+        work.transaction.clear_completed([task.identity for task in taken])
     return taken, work.now + allowance.wait_ms if allowance.is_spent else None
 
 
@@ -537,23 +537,23 @@ def prune(work: Work, run_ttl_ms: Millis, limit: int) -> Purged:
     runs = transaction.drop_runs(work.now - run_ttl_ms, limit)
     transaction.drop_instances(work.now - INSTANCE_TTL)
     transaction.drop_erasures(work.now - TOMBSTONE_TTL)
-    for span in Span:
-        transaction.drop_slices(span, work.now - KEPT_MS[span])
+    for resolution in Resolution:
+        transaction.drop_slices(resolution, work.now - KEPT_MS[resolution])
     return Purged(len(ending), len(purging), forgotten, runs)
 
 
 def record(work: Work, slices: Sequence[Slice]) -> None:
     """Add to the minutes and to the hours; what would be dropped at once is not written."""
-    for span in Span:
-        new = [each for each in add(slices, span) if each.start_at >= work.now - KEPT_MS[span]]
+    for resolution in Resolution:
+        new = [each for each in add(slices, resolution) if each.start_at >= work.now - KEPT_MS[resolution]]
         if new:
-            known = work.transaction.slices(span, [each.place for each in new])
-            work.transaction.put_slices(span, add([*known, *new], span))
+            known = work.transaction.slices(resolution, [each.key for each in new])
+            work.transaction.put_slices(resolution, add([*known, *new], resolution))
 
 
 def pump(work: Work, limit: int) -> int:
     """Taking a completion out of the log and handing it on is one step: a crash delays it and never loses it."""
-    completions = work.transaction.told(limit)
+    completions = work.transaction.take_completions(limit)
     followers = [record.task_type for record in work.types.values() if record.task_type.after]
     waiting = [
         (Identity(follower.name, completion.key), completion, follower)
@@ -570,8 +570,8 @@ def pump(work: Work, limit: int) -> int:
 
 
 def _hand_on(work: Work, identity: Identity, completion: Completion, follower: TaskType) -> None:
-    work.transaction.arrive(identity, completion.task_type)
-    if not set(follower.after) <= work.transaction.arrived(identity):
+    work.transaction.mark_completed(identity, completion.task_type)
+    if not set(follower.after) <= work.transaction.completed_for(identity):
         return
     entry = work.entry(identity)
     if entry.task is not None and entry.task.status.is_live:
@@ -622,7 +622,7 @@ def _snapshot(work: Work, identity: Identity) -> Snapshot:
     record = work.types.get(identity.task_type)
     # Only types that come after others wait for anything: nobody else is asked.
     follows = record is not None and bool(record.task_type.after)
-    arrived = sorted(work.transaction.arrived(identity)) if follows else ()
+    arrived = sorted(work.transaction.completed_for(identity)) if follows else ()
     return Snapshot(identity=identity, task=task, past=past, arrived=tuple(arrived))
 
 
@@ -637,11 +637,11 @@ def _restore(work: Work, snapshot: Snapshot) -> Restored:
         return Restored.UNKNOWN_TYPE
     here, there = work.entry(identity), Entry(snapshot.task, snapshot.past)
     if here == there or _is_released(here, there):
-        return Restored.ALREADY if _arrive(work, snapshot) == 0 else Restored.MOVED
+        return Restored.ALREADY if _mark_completed(work, snapshot) == 0 else Restored.MOVED
     if _is_taken(here) or _known_until(here) > _known_until(there):
         return Restored.KEPT
     work.apply(_settled_down(work, there), identity)
-    _arrive(work, snapshot)
+    _mark_completed(work, snapshot)
     return Restored.MOVED
 
 
@@ -678,11 +678,11 @@ def _settled_down(work: Work, entry: Entry) -> Step:
     return lifecycle.settle(entry, release, work.type_of(task.task_type), work.now)
 
 
-def _arrive(work: Work, snapshot: Snapshot) -> int:
+def _mark_completed(work: Work, snapshot: Snapshot) -> int:
     """Completions that have arrived there have arrived here too; how many of them are new."""
-    new = set(snapshot.arrived) - work.transaction.arrived(snapshot.identity) if snapshot.arrived else set[str]()
+    new = set(snapshot.arrived) - work.transaction.completed_for(snapshot.identity) if snapshot.arrived else set[str]()
     for task_type in sorted(new):
-        work.transaction.arrive(snapshot.identity, task_type)
+        work.transaction.mark_completed(snapshot.identity, task_type)
     return len(new)
 
 

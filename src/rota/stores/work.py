@@ -171,7 +171,7 @@ class Work:
             transaction.log(self._runs)
             self._runs = []
         if self._completions:
-            transaction.tell(self._completions)
+            transaction.append_completions(self._completions)
             self._completions = []
         deltas = {name: {k: v for k, v in counts.items() if v} for name, counts in self._deltas.items()}
         deltas = {name: counts for name, counts in sorted(deltas.items()) if counts}

@@ -97,7 +97,7 @@ class Metrics:
             async with asyncio.timeout(READ_SECONDS):
                 store = await self._app.store()
                 now, counts, heads, instances = await asyncio.gather(
-                    store.now(), store.counts(), store.heads(), store.instances()
+                    store.now(), store.counts(), store.next_due_by_type(), store.instances()
                 )
         except (RotaError, TimeoutError, OSError) as error:
             if was_up:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from rota.clock import Instant, Millis
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
@@ -35,10 +35,10 @@ from rota.stores.base import (
     Instance,
     Page,
     Purged,
+    QueuePosition,
     Restored,
     RunQuery,
     Snapshot,
-    Standing,
     Store,
     Taken,
     TaskQuery,
@@ -251,19 +251,26 @@ class FaultyStore(Store):
     async def instances(self) -> list[Instance]:
         return await self._do("instances", self.store.instances)
 
-    async def heads(self) -> dict[str, Instant]:
-        return await self._do("heads", self.store.heads)
+    async def next_due_by_type(self) -> dict[str, Instant]:
+        return await self._do("next_due_by_type", self.store.next_due_by_type)
 
-    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
-        return await self._do("standing", lambda: self.store.standing(identity, now=now))
+    async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
+        return await self._do("queue_position", lambda: self.store.queue_position(identity, now=now))
 
     async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
         await self._do("record", lambda: self.store.record(slices, now=now))
 
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+        self,
+        resolution: Resolution,
+        since_at: Instant,
+        until_at: Instant | None = None,
+        *,
+        task_type: str | None = None,
     ) -> list[Slice]:
-        return await self._do("history", lambda: self.store.history(span, since_at, until_at, task_type=task_type))
+        return await self._do(
+            "history", lambda: self.store.history(resolution, since_at, until_at, task_type=task_type)
+        )
 
     async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
         return await self._do("erase_user", lambda: self.store.erase_user(user_id, limit=limit, now=now))

@@ -25,7 +25,7 @@ async def list_queues(service: Viewing) -> dict[str, Any]:
     """The queue of every type: depth, what is due first, state, limits, and how many instances can run it."""
     store = await service.app.store()
     records, counts, heads, instances, now = await asyncio.gather(
-        store.list_types(), store.counts(), store.heads(), store.instances(), store.now()
+        store.list_types(), store.counts(), store.next_due_by_type(), store.instances(), store.now()
     )
     alive = [instance for instance in instances if is_alive(instance, now)]
     shapes: list[object] = []

@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeVar
 
 from rota.clock import Instant, Millis
 from rota.core import lifecycle
-from rota.core.history import KEPT_MS, Span
+from rota.core.history import KEPT_MS
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer
 from rota.core.task import Identity, Task
 from rota.stores import verbs
 from rota.stores.base import Beat, Purged, Tick
 from rota.stores.redis.erasing import drop_erasures
-from rota.stores.redis.looking import Looking, decode_rows
+from rota.stores.redis.queries import Queries, decode_rows
 from rota.stores.redis.scripts import Scripts, Swept
 from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction
 from rota.stores.transaction import Completion
@@ -123,9 +123,9 @@ async def prune(
     await drop_erasures(scripts, now - verbs.TOMBSTONE_TTL)
     await scripts.server.many(
         [
-            ("ZREMRANGEBYSCORE", scripts.keys.of("slices", name, span.value), "-inf", f"({now - KEPT_MS[span]}")
+            ("ZREMRANGEBYSCORE", scripts.keys.of("slices", name, resolution.value), "-inf", f"({now - kept_ms}")
             for name in names
-            for span in Span
+            for resolution, kept_ms in KEPT_MS.items()
         ]
     )
     return Purged(ended, purged, forgotten, await _drop_runs(scripts, names, now - run_ttl_ms, limit))
@@ -201,10 +201,10 @@ async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, li
 # --- pump -----------------------------------------------------------------------------------------------------------
 
 
-async def pump(steps: Steps, scripts: Scripts, looking: Looking, limit: int, now: Instant | None) -> int:
+async def pump(steps: Steps, scripts: Scripts, queries: Queries, limit: int, now: Instant | None) -> int:
     """Hand each completion to its followers, idempotently, and only then take it out of the log."""
     keys, server = scripts.keys, scripts.server
-    types = await looking.types(await looking.names())
+    types = await queries.types(await queries.names())
     followers = {name: record.task_type.after for name, record in types.items() if record.task_type.after}
     followed = sorted({name for after in followers.values() for name in after})
     deliveries = await _deliveries(scripts, followed, limit)

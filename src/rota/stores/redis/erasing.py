@@ -17,8 +17,8 @@ from rota.codec import warmed
 from rota.core.task import NO_PAST, Entry, Identity, Task
 from rota.stores import users
 from rota.stores.base import Erasure
-from rota.stores.looking import LOOKED_AT
-from rota.stores.redis.looking import Looking, decode_rows
+from rota.stores.queries import LOOKED_AT
+from rota.stores.redis.queries import Queries, decode_rows
 from rota.stores.redis.scripts import Scripts
 from rota.stores.work import Work
 
@@ -71,24 +71,24 @@ async def drop_erasures(scripts: Scripts, before: Instant) -> None:
 
 
 async def erase_user(
-    steps: Steps, scripts: Scripts, looking: Looking, user_id: str, limit: int, now: Instant
+    steps: Steps, scripts: Scripts, queries: Queries, user_id: str, limit: int, now: Instant
 ) -> Erasure:
     """One step of the erasure of a user."""
     tombstone = await _begin(scripts, user_id, now)
     until = tombstone.erasure.asked_at
-    names = await looking.names()
-    types = await looking.types(names)
+    names = await queries.names()
+    types = await queries.types(names)
     left, tasks, running = limit, 0, 0
     for name in names:
-        old, still_running = await _old(scripts, looking, name, user_id, until)
+        old, still_running = await _old(scripts, queries, name, user_id, until)
         chosen = old[:left]
         running += len(still_running.difference(chosen))
         left -= len(chosen)
         if chosen:
-            await _erase_arrivals(steps, users.followers_of(types, chosen), until, now)
-            gone, told = await steps.work_on(name, lambda work, chosen=chosen: _erase(work, chosen, until), now)
-            tasks, running = tasks + gone, running + told
-    await _untell(scripts, names, user_id, until)
+            await _erase_completed_for(steps, users.followers_of(types, chosen), until, now)
+            gone, stopping = await steps.work_on(name, lambda work, chosen=chosen: _erase(work, chosen, until), now)
+            tasks, running = tasks + gone, running + stopping
+    await _drop_completions(scripts, names, user_id, until)
     rows = _Rows(0, dict(tombstone.rows), is_over=False)
     if left:
         rows = await _drop_rows(scripts, names, tombstone, left)
@@ -128,10 +128,10 @@ async def _write(scripts: Scripts, user_id: str, old: str, tombstone: _Tombstone
 
 
 async def _old(
-    scripts: Scripts, looking: Looking, name: str, user_id: str, until: Instant
+    scripts: Scripts, queries: Queries, name: str, user_id: str, until: Instant
 ) -> tuple[list[Identity], set[Identity]]:
     """What of a type can be erased now, and which tasks still run, told to stop or not yet."""
-    identities = [Identity(name, key) for key in sorted(await looking.of_user(name, user_id))]
+    identities = [Identity(name, key) for key in sorted(await queries.of_user(name, user_id))]
     old: list[Identity] = []
     running: set[Identity] = set()
     for start in range(0, len(identities), CHUNK):
@@ -161,14 +161,14 @@ def _erase(work: Work, identities: Sequence[Identity], until: Instant) -> tuple[
     return gone, sum(task is not None and task.created_at <= until for task in left)
 
 
-async def _erase_arrivals(steps: Steps, followers: Sequence[Identity], until: Instant, now: Instant) -> None:
+async def _erase_completed_for(steps: Steps, followers: Sequence[Identity], until: Instant, now: Instant) -> None:
     """One step for each type that comes after; first of all, since what brought them would be gone after a crash."""
     for name, group in groupby(followers, key=lambda identity: identity.task_type):
         part = list(group)
-        await steps.work_on(name, lambda work, part=part: users.erase_arrivals(work, part, until), now)
+        await steps.work_on(name, lambda work, part=part: users.erase_completed_for(work, part, until), now)
 
 
-async def _untell(scripts: Scripts, names: Sequence[str], user_id: str, until: Instant) -> None:
+async def _drop_completions(scripts: Scripts, names: Sequence[str], user_id: str, until: Instant) -> None:
     """The completions of what is erased are not handed on any more."""
     streams = [scripts.keys.of("after", name) for name in names]
     logs = await scripts.server.many([("XRANGE", stream, "-", "+", "COUNT", LOOKED_AT) for stream in streams])

@@ -1,7 +1,7 @@
 """Where a task stands in the indexes: one function says it, for writing and for repairing alike.
 
-The hash is the truth; a place is what the hash says must be found elsewhere. A commit writes the difference between the
-places before and after, the reconciler the difference between the places and what is there.
+The hash is the truth; a member is what the hash says must be found in an index. A commit writes the difference between
+the members before and after, the reconciler the difference between the members and what is there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rota.keys import GLOBAL_KEY
 from rota.stores.redis.keys import NORMAL_LANE, Keys
 from rota.stores.users import owns_prefix
 
-__all__ = ["INDEXES", "Command", "Place", "moves", "places"]
+__all__ = ["INDEXES", "Command", "IndexMember", "index_members", "moves"]
 
 INDEXES = 2
-"""Counts on when there is a new kind of place. Records that an older version wrote do not stand there until the
+"""Counts on when there is a new kind of index. Records that an older version wrote do not stand there until the
 reconciler has made its first pass; until then nobody relies on it."""
 
 Command = list[str | int]
@@ -27,8 +27,8 @@ Command = list[str | int]
 _FINISHED = {TaskStatus.FAILED: "dead", TaskStatus.COMPLETED: "done", TaskStatus.CANCELLED: "done"}
 
 
-class Place(NamedTuple):
-    """A member of a sorted set, or of a plain one if it has no score."""
+class IndexMember(NamedTuple):
+    """Something that an index holds: a member of a sorted set, or of a plain one if it has no score."""
 
     key: str
     member: str
@@ -43,64 +43,64 @@ class Place(NamedTuple):
         return ["SREM" if self.score is None else "ZREM", self.key, self.member]
 
 
-Places = Mapping[tuple[str, str], Place]
+IndexMembers = Mapping[tuple[str, str], IndexMember]
 
 
-def places(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> Places:
-    """Every place of an identity, by key and member."""
-    found = _places(keys, identity, entry, aging_ms)
-    return {(place.key, place.member): place for place in found}
+def index_members(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> IndexMembers:
+    """Whatever the indexes hold of an identity, by key and member."""
+    found = _members(keys, identity, entry, aging_ms)
+    return {(each.key, each.member): each for each in found}
 
 
-def moves(before: Places, after: Places) -> Iterator[Command]:
+def moves(before: IndexMembers, after: IndexMembers) -> Iterator[Command]:
     """The commands that lead from one state of the indexes to another."""
-    for where, place in before.items():
-        if where not in after and not place.shared:
-            yield place.leave()
-    for where, place in after.items():
-        if before.get(where) != place:
-            yield place.enter()
+    for where, member in before.items():
+        if where not in after and not member.shared:
+            yield member.leave()
+    for where, member in after.items():
+        if before.get(where) != member:
+            yield member.enter()
 
 
-def _places(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> Iterator[Place]:
+def _members(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> Iterator[IndexMember]:
     name, key = identity
     task = entry.task
     if task is None and entry.past == NO_PAST:
         return
-    yield Place(keys.of("keys", name), key, 0)
+    yield IndexMember(keys.of("keys", name), key, 0)
     if task is None:
-        yield Place(keys.of("past", name), key, entry.past.forget_at or 0)
+        yield IndexMember(keys.of("past", name), key, entry.past.forget_at or 0)
         return
     yield from _by_status(keys, task, aging_ms)
     if task.status in (TaskStatus.PENDING, TaskStatus.PAUSED) and task.expires_at is not None:
-        yield Place(keys.of("expires", name), key, task.expires_at)
+        yield IndexMember(keys.of("expires", name), key, task.expires_at)
     if task.owner is not None and task.status.is_live:
-        yield Place(keys.of("owner", name, task.owner), key, None)
+        yield IndexMember(keys.of("owner", name, task.owner), key, None)
     if task.owner is not None:
-        yield Place(keys.of("owned", name, task.owner), key, 0)
+        yield IndexMember(keys.of("owned", name, task.owner), key, 0)
     if task.trigger is not None and key != GLOBAL_KEY:
-        yield Place(keys.of("schedules", name), key, 0)
+        yield IndexMember(keys.of("schedules", name), key, 0)
     if task.user_id is not None and not owns_prefix(task.user_id, key):
-        yield Place(keys.of("user", name, task.user_id), key, None)
+        yield IndexMember(keys.of("user", name, task.user_id), key, None)
 
 
-def _by_status(keys: Keys, task: Task, aging_ms: Millis) -> Iterator[Place]:
+def _by_status(keys: Keys, task: Task, aging_ms: Millis) -> Iterator[IndexMember]:
     name, key = task.identity
     match task.status:
         case TaskStatus.PENDING if task.parked and task.serial is not None:
-            yield Place(keys.of("parked", name, task.serial), key, rank(task, aging_ms)[0])
-            yield Place(keys.of("parked", name), key, task.scheduled_at)
+            yield IndexMember(keys.of("parked", name, task.serial), key, rank(task, aging_ms)[0])
+            yield IndexMember(keys.of("parked", name), key, task.scheduled_at)
             # Whoever leaves a serial behind empty takes it off this list, in the commit script.
-            yield Place(keys.of("serials", name), task.serial, None, shared=True)
+            yield IndexMember(keys.of("serials", name), task.serial, None, shared=True)
         case TaskStatus.PENDING:
-            yield Place(keys.lane(name, task.priority), key, task.scheduled_at)
+            yield IndexMember(keys.lane(name, task.priority), key, task.scheduled_at)
             if task.priority != NORMAL_LANE:
-                yield Place(keys.of("lanes", name), str(task.priority), None, shared=True)
+                yield IndexMember(keys.of("lanes", name), str(task.priority), None, shared=True)
         case TaskStatus.RUNNING:
-            yield Place(keys.of("running", name), key, task.lease_until or 0)
+            yield IndexMember(keys.of("running", name), key, task.lease_until or 0)
             if task.serial is not None:
-                yield Place(keys.of("holders", name, task.serial), key, None)
+                yield IndexMember(keys.of("holders", name, task.serial), key, None)
         case TaskStatus.PAUSED:
-            yield Place(keys.of("paused", name), key, task.scheduled_at)
+            yield IndexMember(keys.of("paused", name), key, task.scheduled_at)
         case finished:
-            yield Place(keys.of(_FINISHED[finished], name), key, task.purge_at or 0)
+            yield IndexMember(keys.of(_FINISHED[finished], name), key, task.purge_at or 0)

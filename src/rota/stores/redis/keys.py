@@ -29,7 +29,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     need:{}:<key>                    hash     what of its `after` has arrived
     seq:{}                           string   the last token
     counts:{}                        hash     kept counters
-    slices:{}:<span>                 zset     what ran in each minute or hour (JSON), by its start
+    slices:{}:<resolution>           zset     what ran in each minute or hour (JSON), by its start
     bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
     instances, meta                  hash     incarnations; the schema's version, which indexes are complete, the notes
     erasures                         hash     the tombstones of users who are being erased, by user_id

@@ -3,7 +3,7 @@
 An index may be destroyed by hand, by an eviction, by a fail-over that lost the last writes. Whatever the cause, nothing
 that a hash still says is lost for longer than one pass. A pass walks once over all keys, page by page: a task's hash
 says where it must be found, an index is asked whether each of its members belongs there. Each repair is written only if
-the hash is still as it was read: whoever changed it meanwhile has written its places, too.
+the hash is still as it was read: whoever changed it meanwhile has written its members, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from rota.clock import Millis
 from rota.core.task import Entry, Identity
-from rota.stores.redis.index import INDEXES, Command, Place, places
-from rota.stores.redis.looking import Looking
+from rota.stores.redis.index import INDEXES, Command, IndexMember, index_members
+from rota.stores.redis.queries import Queries
 from rota.stores.redis.scripts import Scripts
 
 __all__ = ["Reconciled", "reconcile"]
@@ -35,9 +35,9 @@ class Reconciled(NamedTuple):
 
     read: int = 0
     entered: int = 0
-    """Places that a hash says and no index knew."""
+    """Members that a hash says and no index knew."""
     left: int = 0
-    """Places, payloads and histories of which no hash knows."""
+    """Members, payloads and histories of which no hash knows."""
     counts: int = 0
     """Counters that did not equal what is there."""
 
@@ -61,9 +61,9 @@ class _Repair(NamedTuple):
     command: Command
 
 
-async def reconcile(scripts: Scripts, looking: Looking, pause: float = 0.0) -> Reconciled:
+async def reconcile(scripts: Scripts, queries: Queries, pause: float = 0.0) -> Reconciled:
     """One pass over everything, with a pause after each page so that nobody notices it."""
-    aging = await _types(scripts, looking)
+    aging = await _types(scripts, queries)
     pass_ = _Pass(scripts, aging)
     async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}*", PAGE):
         await pass_.page(_parse(scripts.keys.prefix, keys))
@@ -72,15 +72,15 @@ async def reconcile(scripts: Scripts, looking: Looking, pause: float = 0.0) -> R
     return Reconciled(pass_.read, pass_.entered, pass_.left, sum([await scripts.recount(name) for name in aging]))
 
 
-async def _types(scripts: Scripts, looking: Looking) -> Mapping[str, Millis]:
+async def _types(scripts: Scripts, queries: Queries) -> Mapping[str, Millis]:
     """The types and how their priorities age; one that the list of types has lost is put back."""
     there = {
         found.task_type
         async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}task_type:*", 10 * PAGE)
         for found in _parse(scripts.keys.prefix, keys)
     }
-    listed = set(await looking.names())
-    known = await looking.types(sorted(listed | there))
+    listed = set(await queries.names())
+    known = await queries.types(sorted(listed | there))
     lost = sorted(known.keys() - listed)
     if lost:
         await scripts.server.command("SADD", scripts.keys.types, *lost)
@@ -108,19 +108,19 @@ class _Pass:
                 for found in group:
                     await self._leave(name, found.key, ranked=kind in _RANKED)
 
-    def _places(self, identity: Identity, entry: Entry) -> Mapping[tuple[str, str], Place]:
-        return places(self._keys, identity, entry, self._aging[identity.task_type])
+    def _members(self, identity: Identity, entry: Entry) -> Mapping[tuple[str, str], IndexMember]:
+        return index_members(self._keys, identity, entry, self._aging[identity.task_type])
 
     async def _enter(self, name: str, identities: Sequence[Identity]) -> None:
         """What the hashes say must be in the indexes."""
         self.read += len(identities)
         said = [
-            (_Repair(identity, each.digest, place.enter()), place)
+            (_Repair(identity, each.digest, member.enter()), member)
             for identity, each in zip(identities, await self._scripts.load(name, identities), strict=True)
-            for place in self._places(identity, each.entry).values()
+            for member in self._members(identity, each.entry).values()
         ]
-        known = await self._server.many([_look(place) for _, place in said])
-        missing = [repair for (repair, place), it in zip(said, known, strict=True) if not _is_there(place, it)]
+        known = await self._server.many([_look(member) for _, member in said])
+        missing = [repair for (repair, member), it in zip(said, known, strict=True) if not _is_there(member, it)]
         self.entered += await self._repair(name, missing)
 
     async def _leave(self, name: str, index: str, *, ranked: bool) -> None:
@@ -130,7 +130,7 @@ class _Pass:
             strays = [
                 _Repair(identity, each.digest, ["ZREM" if ranked else "SREM", index, identity.key])
                 for identity, each in zip(identities, await self._scripts.load(name, identities), strict=True)
-                if (index, identity.key) not in self._places(identity, each.entry)
+                if (index, identity.key) not in self._members(identity, each.entry)
             ]
             if index == self._keys.of("keys", name):
                 strays = await self._not_awaited(strays)
@@ -164,12 +164,12 @@ def _parse(prefix: str, keys: Iterable[str]) -> Iterable[_Found]:
             yield _Found(match[1], match[2], match[3] or "", key)
 
 
-def _look(place: Place) -> Command:
-    return ["SISMEMBER" if place.score is None else "ZSCORE", place.key, place.member]
+def _look(member: IndexMember) -> Command:
+    return ["SISMEMBER" if member.score is None else "ZSCORE", member.key, member.member]
 
 
-def _is_there(place: Place, answer: float | None) -> bool:
-    return bool(answer) if place.score is None else answer is not None and int(answer) == place.score
+def _is_there(member: IndexMember, answer: float | None) -> bool:
+    return bool(answer) if member.score is None else answer is not None and int(answer) == member.score
 
 
 def _escaped(text: str) -> str:

@@ -31,7 +31,7 @@ from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
 from rota.stores.users import owns_prefix
 
-__all__ = ["Answers", "Loaded", "Scripts", "Sifted", "Swept", "Ticked", "decode_types", "type_commands"]
+__all__ = ["Answers", "Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Answers(NamedTuple, Generic[T]):
     items: list[T | None]
 
 
-class Sifted(NamedTuple):
+class Filtered(NamedTuple):
     """How many tasks were looked at, the last one of them, and those that match."""
 
     looked_at: int
@@ -208,18 +208,18 @@ class Scripts:
 
     # --- looking ---
 
-    async def sift(self, task_type: str, given: Mapping[str, object]) -> Sifted:
-        looked_at, last, keys = await self.run("sift", task_type, given)
-        return Sifted(int(looked_at), None if last is None else last.decode(), [key.decode() for key in keys])
+    async def filter(self, task_type: str, given: Mapping[str, object]) -> Filtered:
+        looked_at, last, keys = await self.run("filter", task_type, given)
+        return Filtered(int(looked_at), None if last is None else last.decode(), [key.decode() for key in keys])
 
     async def rows(self, task_type: str, given: Mapping[str, object]) -> tuple[int, bytes | None, list[Any]]:
         """How many rows were looked at, the id of the last one, and those that match: id, fields, id, fields."""
         looked_at, last, found = await self.run("rows", task_type, given)
         return int(looked_at), last, found
 
-    async def standing(self, identity: Identity, now: Instant | None) -> Any:
+    async def queue_position(self, identity: Identity, now: Instant | None) -> Any:
         given = {"key": identity.key, "most": MAX_AHEAD}
-        return await self.run("standing", identity.task_type, given, now)
+        return await self.run("queue_position", identity.task_type, given, now)
 
     async def swap(self, key: str, field: str, old: str, new: str) -> bool:
         """Replace a field of a hash that belongs to no type; False if somebody else was first."""
@@ -385,7 +385,7 @@ def _settlement(settlement: Settlement) -> dict[str, object]:
     item: dict[str, object] = {
         "key": settlement.key,
         "token": settlement.token,
-        "event": settlement.transition.value,
+        "transition": settlement.transition.value,
         "chance": settlement.chance,
     }
     for name in ("duration_ms", "reason", "error", "result", "after_ms"):

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice
 from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, RunRecord, Task, Transition
 from rota.core.task_type import TaskType
@@ -39,10 +39,10 @@ from rota.stores.base import (
     Instance,
     Page,
     Purged,
+    QueuePosition,
     Restored,
     RunQuery,
     Snapshot,
-    Standing,
     Taken,
     TaskQuery,
     Tick,
@@ -54,8 +54,8 @@ from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import Server
 from rota.stores.redis.index import INDEXES
 from rota.stores.redis.keys import Keys
-from rota.stores.redis.listener import Listener
-from rota.stores.redis.looking import Looking
+from rota.stores.redis.poke_listener import PokeListener
+from rota.stores.redis.queries import Queries
 from rota.stores.redis.reconcile import Reconciled, reconcile
 from rota.stores.redis.scripts import Answers, Scripts
 from rota.stores.redis.transaction import RedisTransaction
@@ -89,8 +89,8 @@ class RedisStore(TransactionalStore):
         self._server = Server(address, call_timeout)
         self._keys = Keys(address.prefix)
         self._scripts = Scripts(self._server, self._keys, clock)
-        self._looking = Looking(self._scripts)
-        self._listener = Listener(self._scripts, self._wake)
+        self._queries = Queries(self._scripts)
+        self._listener = PokeListener(self._scripts, self._wake)
         self._threads: ThreadPoolExecutor | None = None
         self._heart: ThreadPoolExecutor | None = None
         """A thread for renewals alone: leases are kept while every other thread waits for something."""
@@ -330,8 +330,8 @@ class RedisStore(TransactionalStore):
         return records
 
     async def list_types(self) -> list[TypeRecord]:
-        names = await self._looking.names()
-        records = await self._looking.types(names)
+        names = await self._queries.names()
+        records = await self._queries.types(names)
         self._known_types.update(records)
         return [records[name] for name in names if name in records]
 
@@ -410,7 +410,7 @@ class RedisStore(TransactionalStore):
 
     async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
         released: list[Task] = []
-        for name in await self._looking.names():
+        for name in await self._queries.names():
             if await self._scripts.held(name, instance, claim_id):
                 released += await self.work_on(name, lambda work: verbs.abandon(work, instance, claim_id), now)
         return released
@@ -457,11 +457,11 @@ class RedisStore(TransactionalStore):
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
         at = await self.now() if now is None else now
-        purged = await duties.prune(self, self._scripts, await self._looking.names(), run_ttl_ms, limit, at)
+        purged = await duties.prune(self, self._scripts, await self._queries.names(), run_ttl_ms, limit, at)
         return purged._replace(handed_on=await self.pump(limit, now=now))
 
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
-        return await duties.pump(self, self._scripts, self._looking, limit, now)
+        return await duties.pump(self, self._scripts, self._queries, limit, now)
 
     async def take_turn(self, duty: str, for_ms: Millis) -> bool:
         """Whether this instance is the first to ask within so many milliseconds: what one of many does for all."""
@@ -471,7 +471,7 @@ class RedisStore(TransactionalStore):
 
     async def reconcile(self, pause: float = 0.0) -> Reconciled:
         """Compare every index with the hashes and repair it, with a pause of so many seconds after each page."""
-        return await reconcile(self._scripts, self._looking, pause)
+        return await reconcile(self._scripts, self._queries, pause)
 
     def when_harmed(self, call: Callable[[], None]) -> None:
         """Have `call` called, on any thread, when a script has stopped half-way and indexes may be wrong."""
@@ -506,19 +506,19 @@ class RedisStore(TransactionalStore):
         limits.check_user(user_id)
         limits.check_page(limit)
         at = await self.now() if now is None else now
-        return await erasing.erase_user(self, self._scripts, self._looking, user_id, limit, at)
+        return await erasing.erase_user(self, self._scripts, self._queries, user_id, limit, at)
 
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
         return await erasing.erasures(self._scripts, with_done=with_done)
 
     async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
-        return await self._looking.known_of(user_id, after, limit)
+        return await self._queries.known_of(user_id, after, limit)
 
     # --- moving to another store ---
 
     async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
         limits.check_page(limit)
-        return await self._looking.export(None if cursor is None else limits.check_cursor(cursor), limit)
+        return await self._queries.export(None if cursor is None else limits.check_cursor(cursor), limit)
 
     async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
         for snapshot in snapshots:
@@ -532,30 +532,35 @@ class RedisStore(TransactionalStore):
     # --- looking ---
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
-        return await self._looking.get(identities)
+        return await self._queries.get(identities)
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         limits.check_find(query)
-        return await self._looking.find(query)
+        return await self._queries.find(query)
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         limits.check_page(query.limit)
-        return await self._looking.runs(query)
+        return await self._queries.runs(query)
 
     async def counts(self) -> dict[str, Counts]:
-        return await self._looking.counts()
+        return await self._queries.counts()
 
-    async def heads(self) -> dict[str, Instant]:
-        return await self._looking.heads()
+    async def next_due_by_type(self) -> dict[str, Instant]:
+        return await self._queries.next_due_by_type()
 
-    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+    async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         limits.check_identity(identity)
-        return await self._looking.standing(identity, now)
+        return await self._queries.queue_position(identity, now)
 
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+        self,
+        resolution: Resolution,
+        since_at: Instant,
+        until_at: Instant | None = None,
+        *,
+        task_type: str | None = None,
     ) -> list[Slice]:
-        return await self._looking.history(span, since_at, until_at, task_type)
+        return await self._queries.history(resolution, since_at, until_at, task_type)
 
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()

@@ -18,16 +18,16 @@ import msgspec
 
 from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span, decode_slice
+from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import encode_task_type
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
-from rota.stores.redis.index import Command, moves, places
+from rota.stores.redis.index import Command, index_members, moves
 from rota.stores.redis.keys import NORMAL_LANE
 from rota.stores.redis.scripts import Scripts, decode_types
-from rota.stores.transaction import Completion, Place, Written
+from rota.stores.transaction import Completion, Written
 
 __all__ = ["Delivery", "PumpTransaction", "RedisTransaction"]
 
@@ -57,9 +57,9 @@ class RedisTransaction:
         self._commands: list[Command] = []
         self._deltas: defaultdict[str, int] = defaultdict(int)
         self._runs: list[RunRecord] = []
-        self._told: list[list[str]] = []
-        self._arrived: dict[Identity, dict[str, str]] = {}
-        self._slices: dict[tuple[Span, Place], str] = {}
+        self._completions: list[list[str]] = []
+        self._needs: dict[Identity, dict[str, str]] = {}
+        self._slices: dict[tuple[Resolution, SliceKey], str] = {}
         self._wakes = False
 
     def now(self) -> Instant:
@@ -84,14 +84,14 @@ class RedisTransaction:
     def commit(self) -> bool:
         """Write everything; False if something that was read has changed meanwhile, and nothing was written."""
         commands = [*self._entry_commands(), *self._commands, *self._count_commands(), *self._need_commands()]
-        if not (commands or self._runs or self._told or self._wakes):
+        if not (commands or self._runs or self._completions or self._wakes):
             return True
         assert self._type is not None
         step = {
             "guards": list(self._guards.values()),
             "commands": commands,
             "runs": [[run.key, encode_run(run), self._recurs(run)] for run in self._runs],
-            "told": self._told,
+            "completions": self._completions,
             "serials": sorted({task.serial for task in self._left_parked() if task.serial is not None}),
             "wake": self._wakes,
         }
@@ -103,14 +103,14 @@ class RedisTransaction:
             if before is not after:
                 yield from self._hash_commands(identity, before, after)
                 aging_ms = self.types()[identity.task_type].task_type.aging_ms
-                old, new = (places(self._keys, identity, entry, aging_ms) for entry in (before, after))
+                old, new = (index_members(self._keys, identity, entry, aging_ms) for entry in (before, after))
                 yield from (move for move in moves(old, new) if not self._must_stay(identity, move))
 
     def _must_stay(self, identity: Identity, move: Command) -> bool:
         """An identity that nothing but an arrived completion speaks of is still known."""
         if move[:2] != ["ZREM", self._keys.of("keys", identity.task_type)]:
             return False
-        return bool(self.types()[identity.task_type].task_type.after) and bool(self.arrived(identity))
+        return bool(self.types()[identity.task_type].task_type.after) and bool(self.completed_for(identity))
 
     def _hash_commands(self, identity: Identity, before: Entry, after: Entry) -> Iterable[Command]:
         key = self._keys.task(identity)
@@ -377,51 +377,53 @@ class RedisTransaction:
     def drop_runs(self, before: Instant, limit: int) -> int:
         raise NotImplementedError("the store drops them, over all types")
 
-    def tell(self, completions: Sequence[Completion]) -> None:
+    def append_completions(self, completions: Sequence[Completion]) -> None:
         for completion in completions:
             self._belongs_to(completion.task_type)
             given = completion._asdict()
-            self._told.append([text for name, value in given.items() if value is not None for text in (name, value)])
+            self._completions.append(
+                [text for name, value in given.items() if value is not None for text in (name, value)]
+            )
 
-    def told(self, limit: int) -> Sequence[Completion]:
+    def take_completions(self, limit: int) -> Sequence[Completion]:
         raise NotImplementedError("the pump's own transaction is told")
 
-    def arrived(self, identity: Identity) -> set[str]:
+    def completed_for(self, identity: Identity) -> set[str]:
         return {name for name in self._need(identity) if not name.startswith(_SEEN)}
 
     def _need(self, identity: Identity) -> dict[str, str]:
-        if identity not in self._arrived:
+        if identity not in self._needs:
             key = self._keys.of("need", *identity)
             found: dict[bytes, bytes] = self._server.command_blocking("HGETALL", key)
             flat = b"\0".join(text for pair in found.items() for text in pair)
             self._guard("hash", key, sha1(flat, usedforsecurity=False).hexdigest())
-            self._arrived[identity] = {name.decode(): value.decode() for name, value in found.items()}
-        return self._arrived[identity]
+            self._needs[identity] = {name.decode(): value.decode() for name, value in found.items()}
+        return self._needs[identity]
 
-    def arrive(self, identity: Identity, task_type: str) -> None:
+    def mark_completed(self, identity: Identity, task_type: str) -> None:
         # It arrived in another store: older than anything that a pump can bring here.
-        self._arrive(identity, task_type, "0-0")
+        self._mark_completed(identity, task_type, "0-0")
 
-    def _arrive(self, identity: Identity, task_type: str, stream_id: str) -> None:
+    def _mark_completed(self, identity: Identity, task_type: str, stream_id: str) -> None:
         self._belongs_to(identity.task_type)
         self._need(identity)[task_type] = stream_id
         self._commands.append(["ZADD", self._keys.of("keys", identity.task_type), 0, identity.key])
 
-    def clear_arrived(self, identities: Collection[Identity]) -> None:
+    def clear_completed(self, identities: Collection[Identity]) -> None:
         """What arrived is dealt with, but remembered: a pump that was cut off may bring it again."""
         for identity in identities:
             self._belongs_to(identity.task_type)
             need = self._need(identity)
-            for name in self.arrived(identity):
+            for name in self.completed_for(identity):
                 need[f"{_SEEN}{name}"] = need.pop(name)
 
-    def forget_arrived(self, identities: Collection[Identity]) -> None:
+    def forget_completed(self, identities: Collection[Identity]) -> None:
         for identity in identities:
             self._belongs_to(identity.task_type)
             self._need(identity).clear()
 
     def _need_commands(self) -> Iterable[Command]:
-        for identity, need in self._arrived.items():
+        for identity, need in self._needs.items():
             key = self._keys.of("need", *identity)
             yield ["DEL", key]
             if not need and self._entries.get(identity) == _NOTHING:
@@ -434,28 +436,28 @@ class RedisTransaction:
 
     # --- what ran, over time ---
 
-    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
-        found: dict[Place, Slice] = {}
-        for name in sorted({task_type for _, task_type, _ in places}):
-            key = self._keys.of("slices", self._belongs_to(name), span.value)
-            for start_at in sorted({start_at for start_at, _, _ in places}):
-                texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", key, start_at, start_at)
-                self._guard("scored", key, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
+    def slices(self, resolution: Resolution, keys: Collection[SliceKey]) -> Sequence[Slice]:
+        found: dict[SliceKey, Slice] = {}
+        for name in sorted({task_type for _, task_type, _ in keys}):
+            index = self._keys.of("slices", self._belongs_to(name), resolution.value)
+            for start_at in sorted({start_at for start_at, _, _ in keys}):
+                texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", index, start_at, start_at)
+                self._guard("scored", index, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
                 for text in texts:
                     each = decode_slice(text)
-                    found[each.place] = each
-                    self._slices[span, each.place] = text.decode()
-        return [found[place] for place in places if place in found]
+                    found[each.key] = each
+                    self._slices[resolution, each.key] = text.decode()
+        return [found[key] for key in keys if key in found]
 
-    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
+    def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None:
         for each in slices:
-            key = self._keys.of("slices", self._belongs_to(each.task_type), span.value)
-            known = self._slices.get((span, each.place))
+            index = self._keys.of("slices", self._belongs_to(each.task_type), resolution.value)
+            known = self._slices.get((resolution, each.key))
             if known is not None:
-                self._commands.append(["ZREM", key, known])
-            self._commands.append(["ZADD", key, each.start_at, msgspec.json.encode(each).decode()])
+                self._commands.append(["ZREM", index, known])
+            self._commands.append(["ZADD", index, each.start_at, msgspec.json.encode(each).decode()])
 
-    def drop_slices(self, span: Span, before: Instant) -> None:
+    def drop_slices(self, resolution: Resolution, before: Instant) -> None:
         raise NotImplementedError("the store drops them, over all types")
 
     # --- one user's data ---
@@ -471,7 +473,7 @@ class RedisTransaction:
     def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
         raise NotImplementedError("the store drops them, over all types")
 
-    def untell(self, user_id: str, until: Instant) -> None:
+    def drop_completions(self, user_id: str, until: Instant) -> None:
         raise NotImplementedError("the store does it, over all types")
 
     def erasure(self, user_id: str) -> Erasure | None:
@@ -518,7 +520,7 @@ class PumpTransaction(RedisTransaction):
         super().__init__(scripts, follower)
         self._follower = follower
         self._deliveries = [delivery for delivery in deliveries if not self._was_seen(delivery)]
-        self._arriving = iter(self._deliveries)
+        self._marking = iter(self._deliveries)
 
     def _was_seen(self, delivery: Delivery) -> bool:
         name = delivery.completion.task_type
@@ -532,11 +534,11 @@ class PumpTransaction(RedisTransaction):
         """The follower alone: each gets what is its own in a step of its own."""
         return {name: record for name, record in super().types().items() if name == self._follower}
 
-    def told(self, limit: int) -> Sequence[Completion]:
+    def take_completions(self, limit: int) -> Sequence[Completion]:
         return [delivery.completion for delivery in self._deliveries]
 
-    def arrive(self, identity: Identity, task_type: str) -> None:
-        self._arrive(identity, task_type, next(self._arriving).stream_id)
+    def mark_completed(self, identity: Identity, task_type: str) -> None:
+        self._mark_completed(identity, task_type, next(self._marking).stream_id)
 
 
 def _stream_order(stream_id: str) -> tuple[int, int]:

@@ -11,12 +11,12 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from rota.clock import Clock, Instant, Millis
-from rota.core.history import Slice, Span
+from rota.core.history import Resolution, Slice
 from rota.core.task import Identity, RunRecord, Task
 from rota.database import Database
-from rota.stores.base import Counts, Erasure, Instance, Page, RunQuery, Standing, TaskQuery, TypeRecord
+from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, RunQuery, TaskQuery, TypeRecord
 from rota.stores.limits import check_find, check_identity, check_runs
-from rota.stores.sql import looking
+from rota.stores.sql import queries
 from rota.stores.sql.transaction import SqlTransaction
 from rota.stores.transaction import Transaction
 from rota.stores.transactional import TransactionalStore
@@ -131,36 +131,43 @@ class SqlStore(TransactionalStore):
         return await self._read(lambda connection: self._step(connection, lambda steps: steps.noted(name))[0])
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
-        return await self._read(lambda connection: looking.get(connection, identities)) if identities else []
+        return await self._read(lambda connection: queries.get(connection, identities)) if identities else []
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         check_find(query)
-        return await self._read(lambda connection: looking.find(connection, query))
+        return await self._read(lambda connection: queries.find(connection, query))
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_runs(query)
-        return await self._read(lambda connection: looking.runs(connection, query))
+        return await self._read(lambda connection: queries.runs(connection, query))
 
     async def counts(self) -> dict[str, Counts]:
-        return await self._read(looking.counts)
+        return await self._read(queries.counts)
 
-    async def heads(self) -> dict[str, Instant]:
-        return await self._read(looking.heads)
+    async def next_due_by_type(self) -> dict[str, Instant]:
+        return await self._read(queries.next_due_by_type)
 
-    async def standing(self, identity: Identity, *, now: Instant | None = None) -> Standing:
+    async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         check_identity(identity)
         clock = self._backend.dialect.now
         return await self._read(
-            lambda connection: looking.standing(connection, identity, clock(connection) if now is None else now)
+            lambda connection: queries.queue_position(connection, identity, clock(connection) if now is None else now)
         )
 
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None = None, *, task_type: str | None = None
+        self,
+        resolution: Resolution,
+        since_at: Instant,
+        until_at: Instant | None = None,
+        *,
+        task_type: str | None = None,
     ) -> list[Slice]:
-        return await self._read(lambda connection: looking.history(connection, span, since_at, until_at, task_type))
+        return await self._read(
+            lambda connection: queries.history(connection, resolution, since_at, until_at, task_type)
+        )
 
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
-        return await self._read(lambda connection: looking.erasures(connection, with_done=with_done))
+        return await self._read(lambda connection: queries.erasures(connection, with_done=with_done))
 
     async def instances(self) -> list[Instance]:
         return list(await self._transact(lambda transaction: transaction.instances()))

@@ -41,7 +41,7 @@ from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span, decode_slice
+from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
@@ -60,7 +60,7 @@ from rota.stores.sql.codec import (
     encode_entry,
     encode_run,
 )
-from rota.stores.transaction import Completion, Place, Written
+from rota.stores.transaction import Completion, Written
 from rota.stores.users import user_prefix
 
 __all__ = ["SqlTransaction"]
@@ -309,43 +309,43 @@ class SqlTransaction:
             self._connection.execute(_DROP_RUN, dropped)
         return len(dropped)
 
-    def tell(self, completions: Sequence[Completion]) -> None:
-        self._connection.execute(_TELL, [completion._asdict() for completion in completions])
+    def append_completions(self, completions: Sequence[Completion]) -> None:
+        self._connection.execute(_APPEND_COMPLETION, [completion._asdict() for completion in completions])
 
-    def told(self, limit: int) -> Sequence[Completion]:
-        rows = self._all(_told_statement(type(self._dialect)), {"limit": limit})
+    def take_completions(self, limit: int) -> Sequence[Completion]:
+        rows = self._all(_take_completions_statement(type(self._dialect)), {"limit": limit})
         if rows:
-            self._connection.execute(_FORGET_TOLD, [{"b_id": row[0]} for row in rows])
+            self._connection.execute(_FORGET_COMPLETION, [{"b_id": row[0]} for row in rows])
         return [Completion(*row[1:]) for row in rows]
 
-    def arrived(self, identity: Identity) -> set[str]:
-        return {row[0] for row in self._all(_ARRIVED, identity._asdict())}
+    def completed_for(self, identity: Identity) -> set[str]:
+        return {row[0] for row in self._all(_COMPLETED_FOR, identity._asdict())}
 
-    def arrive(self, identity: Identity, task_type: str) -> None:
+    def mark_completed(self, identity: Identity, task_type: str) -> None:
         # Two completions for one identity must each see that the other has arrived.
         self._dialect.lock_names(self._connection, [f"after:{identity}"])
         row = {**identity._asdict(), "arrived": task_type}
         self._connection.execute(_insert_new(self._database, tables.after_needs), row)
 
-    def clear_arrived(self, identities: Collection[Identity]) -> None:
-        self._connection.execute(_CLEAR_ARRIVED, [{"b_type": t, "b_key": k} for t, k in identities])
+    def clear_completed(self, identities: Collection[Identity]) -> None:
+        self._connection.execute(_CLEAR_COMPLETED, [{"b_type": t, "b_key": k} for t, k in identities])
 
-    forget_arrived = clear_arrived
+    forget_completed = clear_completed
 
     # --- what ran, over time ---
 
-    def slices(self, span: Span, places: Collection[Place]) -> Sequence[Slice]:
+    def slices(self, resolution: Resolution, keys: Collection[SliceKey]) -> Sequence[Slice]:
         # Whoever adds waits for whoever is adding, also where there is no row to be locked yet.
         self._dialect.lock_names(self._connection, ["history"])
-        found = [self._connection.execute(_SLICE, _place(span, place)).scalar() for place in sorted(places)]
+        found = [self._connection.execute(_SLICE, _slice_key(resolution, key)).scalar() for key in sorted(keys)]
         return [decode_slice(text) for text in found if text is not None]
 
-    def put_slices(self, span: Span, slices: Sequence[Slice]) -> None:
+    def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None:
         for each in slices:
-            self._put(tables.history, {**_place(span, each.place), "slice": msgspec.json.encode(each).decode()})
+            self._put(tables.history, {**_slice_key(resolution, each.key), "slice": msgspec.json.encode(each).decode()})
 
-    def drop_slices(self, span: Span, before: Instant) -> None:
-        self._connection.execute(_DROP_SLICES, {"span": span.value, "before": before})
+    def drop_slices(self, resolution: Resolution, before: Instant) -> None:
+        self._connection.execute(_DROP_SLICES, {"span": resolution.value, "before": before})
 
     # --- one user's data ---
 
@@ -372,8 +372,8 @@ class SqlTransaction:
             self._connection.execute(_DROP_RUN, [{"b_id": row[0]} for row in rows])
         return len(rows)
 
-    def untell(self, user_id: str, until: Instant) -> None:
-        self._connection.execute(_UNTELL, {"user_id": user_id, "until": until})
+    def drop_completions(self, user_id: str, until: Instant) -> None:
+        self._connection.execute(_DROP_COMPLETIONS, {"user_id": user_id, "until": until})
 
     def erasure(self, user_id: str) -> Erasure | None:
         self._dialect.lock_names(self._connection, [f"erasure:{user_id}"])
@@ -471,15 +471,17 @@ _PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).wher
     tables.task_counts.c.task_type == bindparam("task_type")
 )
 _BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
-_TELL = insert(tables.after_log)
+_APPEND_COMPLETION = insert(tables.after_log)
 _OLDEST_RUNS = (
     select(tables.run_logs.c.id, tables.run_logs.c.started_at).order_by(tables.run_logs.c.id).limit(bindparam("limit"))
 )
 _DROP_RUN = delete(tables.run_logs).where(tables.run_logs.c.id == bindparam("b_id"))
-_FORGET_TOLD = delete(tables.after_log).where(tables.after_log.c.id == bindparam("b_id"))
+_FORGET_COMPLETION = delete(tables.after_log).where(tables.after_log.c.id == bindparam("b_id"))
 _needs = tables.after_needs.c
-_ARRIVED = select(_needs.arrived).where(_needs.task_type == bindparam("task_type"), _needs.key == bindparam("key"))
-_CLEAR_ARRIVED = delete(tables.after_needs).where(
+_COMPLETED_FOR = select(_needs.arrived).where(
+    _needs.task_type == bindparam("task_type"), _needs.key == bindparam("key")
+)
+_CLEAR_COMPLETED = delete(tables.after_needs).where(
     _needs.task_type == bindparam("b_type"), _needs.key == bindparam("b_key")
 )
 _BEHIND = tuple_(bindparam("task_type", type_=Text), bindparam("key", type_=Text))
@@ -557,8 +559,10 @@ _OLD_RUNS_OF = (
     .order_by(_runs.id)
     .limit(bindparam("limit"))
 )
-_told = tables.after_log.c
-_UNTELL = delete(tables.after_log).where(_told.user_id == bindparam("user_id"), ~_is_newer(_told.task_type, _told.key))
+_completions = tables.after_log.c
+_DROP_COMPLETIONS = delete(tables.after_log).where(
+    _completions.user_id == bindparam("user_id"), ~_is_newer(_completions.task_type, _completions.key)
+)
 _ERASURE = select(*ERASURE_COLUMNS).where(tables.erasures.c.user_id == bindparam("user_id"))
 _DROP_ERASURES = delete(tables.erasures).where(tables.erasures.c.done_at < bindparam("before"))
 _SWEPT_AT = "swept_at"
@@ -623,7 +627,7 @@ def _forget_statement(dialect: type[Dialect]) -> Executable:
 
 
 @cache
-def _told_statement(dialect: type[Dialect]) -> Executable:
+def _take_completions_statement(dialect: type[Dialect]) -> Executable:
     log = tables.after_log.c
     columns: list[ColumnElement[Any]] = [log.id, log.task_type, log.key, log.user_id, log.device_id, log.agent_id]
     query = select(*columns)
@@ -701,9 +705,9 @@ def _sql_text(statement: Executable, dialect: SqlDialect) -> str:
     return str(statement.compile(dialect=dialect))
 
 
-def _place(span: Span, place: Place) -> dict[str, object]:
-    start_at, task_type, trigger_mode = place
-    return {"span": span.value, "start_at": start_at, "task_type": task_type, "trigger_mode": trigger_mode}
+def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:
+    start_at, task_type, trigger_mode = key
+    return {"span": resolution.value, "start_at": start_at, "task_type": task_type, "trigger_mode": trigger_mode}
 
 
 def _is_nothing(entry: Entry) -> bool:

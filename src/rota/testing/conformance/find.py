@@ -127,9 +127,9 @@ class TestFind(Suite):
         self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However few match, the pages together hold all that do, once and in order."""
-        for module in LOOKING:
+        for module in QUERIES:
             monkeypatch.setattr(f"{module}.LOOKED_AT", 7)
-        monkeypatch.setattr("rota.stores.redis.looking.SIFTED", 3)
+        monkeypatch.setattr("rota.stores.redis.queries.FILTERED", 3)
         await world.type("other")
         for number in range(30):
             await world.schedule(f"{number:02}", "other" if number % 4 else WORK, user_id=f"u{number}", owner="o")
@@ -155,7 +155,7 @@ class TestFind(Suite):
         assert await world.store.get([]) == []
 
 
-LOOKING = ("rota.stores.sql.looking", "rota.stores.redis.looking")
+QUERIES = ("rota.stores.sql.queries", "rota.stores.redis.queries")
 
 
 class TestKeys(Suite):
@@ -240,9 +240,9 @@ class TestRuns(Suite):
     async def test_a_page_looks_at_so_many_and_no_more(
         self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in LOOKING:
+        for module in QUERIES:
             monkeypatch.setattr(f"{module}.LOOKED_AT", 5)
-        monkeypatch.setattr("rota.stores.redis.looking.SIFTED", 2)
+        monkeypatch.setattr("rota.stores.redis.queries.FILTERED", 2)
         await world.type("other")
         for number in range(24):
             task_type = "other" if number % 3 == 0 else WORK

@@ -9,7 +9,7 @@
 --                      { 'scored', key, score, digest }  the members of a sorted set that have a score
 --          commands  list of commands, in order
 --          runs      list of { task key, fields, recurring }
---          told      list of fields: completions for the pump
+--          completions   list of fields, for the pump
 --          serials   those that may have nobody parked any more
 --          wake      whether something is due soon
 -- returns  1, or 0 if a guard does not hold: then nothing was written
@@ -30,7 +30,7 @@ for _, guard in ipairs(input.guards) do
 end
 for _, command in ipairs(input.commands) do call(unpack(command)) end
 for _, run in ipairs(input.runs) do log_run(run[1], run[2], run[3]) end
-for _, fields in ipairs(input.told) do append(named('after'), 1000000, fields) end
+for _, fields in ipairs(input.completions) do append(named('after'), 1000000, fields) end
 for _, serial in ipairs(input.serials) do
   if call('EXISTS', named('parked', serial)) == 0 then call('SREM', named('serials'), serial) end
 end

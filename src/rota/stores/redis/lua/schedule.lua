@@ -1,4 +1,4 @@
---- include making
+--- include create
 -- absent, completed, failed, cancelled -> pending; a live task is kept.
 --
 -- input    list of { key, rare } or of { key, at, payload, aside, priority, permits, cost, owner, policy, max_runs,
@@ -24,7 +24,7 @@ local function schedule(item)
   if is_live then return { 'exists', packed(task), payload_of(key, task) } end
   local refusal = not accepts and 'disabled' or (pending() >= settings.max_pending and 'full')
   if refusal then return { refusal, packed(task), payload_of(key, task) } end
-  return { 'created', packed(make(key, task, item, item.at or now)), item.aside or false }
+  return { 'created', packed(create(key, task, item, item.at or now)), item.aside or false }
 end
 
 if not read_type() then return { 0 } end

@@ -1,7 +1,7 @@
---- include leaving
+--- include settle_rules
 -- running -> wherever leaving leads (complete, discard, retry, fail, snooze, release), if the token is current.
 --
--- input    list of { key, token, event, duration_ms, reason, error, result, after_ms, chance }
+-- input    list of { key, token, transition, duration_ms, reason, error, result, after_ms, chance }
 -- returns  { woke, per item { answer, packed fields, payload beside the hash or false } };
 --          the answer 'rare' means that nothing was written: it is not for this script
 
@@ -14,12 +14,12 @@ local function settle(item)
     rare[key] = true
     return { 'rare' }
   end
-  local target = task.status and TABLE[item.event][task.status]
+  local target = task.status and TABLE[item.transition][task.status]
   if target ~= 'leave' or num(task.token) ~= item.token then
-    local is_same = num(task.last_token) == item.token and task.last_outcome == item.event
+    local is_same = num(task.last_token) == item.token and task.last_outcome == item.transition
     return { is_same and 'already' or 'stale', packed(task), payload_of(key, task) }
   end
-  if item.event == 'snooze' and num(task.snoozes) >= MAX_SNOOZES then
+  if item.transition == 'snooze' and num(task.snoozes) >= MAX_SNOOZES then
     rare[key] = true
     return { 'rare' }
   end

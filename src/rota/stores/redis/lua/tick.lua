@@ -1,4 +1,4 @@
---- include leaving
+--- include settle_rules
 -- Sweep one type, and say when its next task is due.
 --
 -- running -> wherever leaving leads, for every lease that has run out. If nobody swept for more than half a lease, every
@@ -44,7 +44,7 @@ end
 
 local function lost(task)
   return {
-    event = 'reap',
+    transition = 'reap',
     duration_ms = math.max(0, now - num(task.claimed_at or now)),
     reason = 'lost',
     error = 'The instance ' .. (task.instance or 'None') .. ' stopped renewing its lease.',

@@ -1,4 +1,4 @@
---- include making
+--- include create
 -- A user was active: the checks of core/activity.py, in their order, and their effect.
 --
 -- input    list of { key, user_id, device_id, agent_id, at, stray }
@@ -30,9 +30,9 @@ local function join(key, task)
   return coalesced(tonumber(task.scheduled_at), tonumber(task.coalesced))
 end
 
-local function create(outcome, key, task, item, due_at)
+local function create_due(outcome, key, task, item, due_at)
   item.first_activity_at = now
-  make(key, task, item, due_at)
+  create(key, task, item, due_at)
   return { outcome, due_at, 0 }
 end
 
@@ -59,9 +59,9 @@ local function touch(item)
   local last = tonumber(task.last_exec_at)
   if last and now < last + settings.interval_ms then
     if settings.cooldown == 'skip' then return { 'cooldown', '', 0 } end
-    return create('deferred', key, task, item, last + settings.interval_ms)
+    return create_due('deferred', key, task, item, last + settings.interval_ms)
   end
-  return create('created', key, task, item, now + settings.interval_ms)
+  return create_due('created', key, task, item, now + settings.interval_ms)
 end
 
 if not read_type() then return { 0 } end

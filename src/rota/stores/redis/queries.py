@@ -13,25 +13,25 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from rota.clock import Instant
-from rota.core.history import Slice, Span, decode_slice
+from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY
-from rota.stores.base import Counts, Page, RunQuery, Snapshot, Standing, TaskQuery, TypeRecord, page_of
+from rota.stores.base import Counts, Page, QueuePosition, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
 from rota.stores.limits import check_cursor
-from rota.stores.looking import LOOKED_AT, unknown_type
+from rota.stores.queries import LOOKED_AT, unknown_type
 from rota.stores.redis.codec import decode_entry, decode_run, pairs
 from rota.stores.redis.index import INDEXES
-from rota.stores.redis.scripts import Scripts, Sifted, decode_types, type_commands
+from rota.stores.redis.scripts import Filtered, Scripts, decode_types, type_commands
 from rota.stores.users import belongs_to, user_prefix
 
-__all__ = ["Looking"]
+__all__ = ["Queries"]
 
 T = TypeVar("T")
 
 CHUNK = 500
 """How many keys or rows are read in one go."""
-SIFTED = 1_000
+FILTERED = 1_000
 """How many tasks or rows one script looks at: few enough that nobody notices it."""
 _ASKED_OF_TASKS = ("status", "without", "user_id", "owner", "search")
 _ASKED_OF_RUNS = ("key", "user_id", "status")
@@ -50,7 +50,7 @@ RunKey = tuple[int, int, str]
 Row = tuple[RunKey, RunRecord]
 
 
-class Looking:
+class Queries:
     """What can be asked without changing anything."""
 
     def __init__(self, scripts: Scripts) -> None:
@@ -110,14 +110,14 @@ class Looking:
         known = await self._small_index(name, page.query)
         listed = None if known is None else sorted(key for key in known if after is None or key > after)
         while listed != []:
-            count = min(SIFTED, LOOKED_AT - page.looked_at)
+            count = min(FILTERED, LOOKED_AT - page.looked_at)
             part = None if listed is None else listed[:count]
-            sifted = await self._scripts.sift(name, page.question(part, after, count))
-            tasks = await self.get([Identity(name, key) for key in sifted.keys])
-            page.add(name, sifted, [task for task in tasks if task is not None])
-            if page.is_full or page.is_tired or sifted.looked_at < count:
+            filtered = await self._scripts.filter(name, page.question(part, after, count))
+            tasks = await self.get([Identity(name, key) for key in filtered.keys])
+            page.add(name, filtered, [task for task in tasks if task is not None])
+            if page.is_full or page.is_tired or filtered.looked_at < count:
                 return
-            after = sifted.last
+            after = filtered.last
             listed = None if listed is None else listed[count:]
 
     async def _small_index(self, name: str, query: TaskQuery) -> set[str] | None:
@@ -194,7 +194,7 @@ class Looking:
 
     # --- when it runs, and what ran ---
 
-    async def heads(self) -> dict[str, Instant]:
+    async def next_due_by_type(self) -> dict[str, Instant]:
         names = await self.names()
         used = await self._server.many([("SMEMBERS", self._keys.of("lanes", name)) for name in names])
         asked = [
@@ -211,14 +211,14 @@ class Looking:
         # The earliest comes last, and stays.
         return dict(sorted(firsts, key=lambda first: first[1], reverse=True))
 
-    async def standing(self, identity: Identity, now: Instant | None) -> Standing:
+    async def queue_position(self, identity: Identity, now: Instant | None) -> QueuePosition:
         record = (await self.types([identity.task_type])).get(identity.task_type)
-        found = await self._scripts.standing(identity, now)
+        found = await self._scripts.queue_position(identity, now)
         if record is None or found is None:
             raise unknown_type(identity.task_type, await self.names())
         at, flat, payload, ahead, running, held, tokens, arrived = found
         task, past = decode_entry(identity, flat, payload)
-        return Standing(
+        return QueuePosition(
             record=record,
             task=task,
             past=past,
@@ -231,15 +231,15 @@ class Looking:
         )
 
     async def history(
-        self, span: Span, since_at: Instant, until_at: Instant | None, task_type: str | None
+        self, resolution: Resolution, since_at: Instant, until_at: Instant | None, task_type: str | None
     ) -> list[Slice]:
         names = await self.names() if task_type is None else [task_type]
         until = "+inf" if until_at is None else f"({until_at}"
         found = await self._server.many(
-            [("ZRANGEBYSCORE", self._keys.of("slices", name, span.value), since_at, until) for name in names]
+            [("ZRANGEBYSCORE", self._keys.of("slices", name, resolution.value), since_at, until) for name in names]
         )
         slices = [decode_slice(text) for texts in found for text in texts]
-        return sorted(slices, key=lambda each: each.place)
+        return sorted(slices, key=lambda each: each.key)
 
     # --- runs ---
 
@@ -280,7 +280,7 @@ class Looking:
         """A part of a type's log, newest first: what of it matches."""
         stop = "+" if before is None else _just_before(before, name)
         asked = {part: str(value) for part in _ASKED_OF_RUNS if (value := getattr(query, part)) is not None}
-        given = {**asked, "asked": len(asked), "stop": stop, "count": SIFTED, "most": query.limit + 1}
+        given = {**asked, "asked": len(asked), "stop": stop, "count": FILTERED, "most": query.limit + 1}
         looked_at, last, flat = await self._scripts.rows(name, given)
         rows = [
             row
@@ -288,7 +288,7 @@ class Looking:
             for row in decode_rows(name, [(stream_id, dict(pairs(fields)))])
         ]
         frontier = before if last is None else (*_stream_id(last), name)
-        is_over = looked_at < SIFTED and len(rows) <= query.limit
+        is_over = looked_at < FILTERED and len(rows) <= query.limit
         if is_over and query.key is not None:
             rows += await self._history(name, query, stop if last is None else f"({last.decode()}")
         return Rows(rows, is_over, frontier, looked_at)
@@ -318,11 +318,11 @@ class _Gathered:
         """Whether it has looked at as many as one page may: it ends here, and the next one goes on."""
         return self.looked_at >= LOOKED_AT
 
-    def add(self, name: str, sifted: Sifted, tasks: Sequence[Task]) -> None:
-        self.looked_at += sifted.looked_at
+    def add(self, name: str, filtered: Filtered, tasks: Sequence[Task]) -> None:
+        self.looked_at += filtered.looked_at
         self._tasks += tasks
-        if sifted.last is not None:
-            self._last = Identity(name, sifted.last)
+        if filtered.last is not None:
+            self._last = Identity(name, filtered.last)
 
     def question(self, keys: list[str] | None, after: str | None, count: int) -> dict[str, object]:
         """What the script is told."""
@@ -361,11 +361,11 @@ class Rows(NamedTuple):
 class _Log:
     """The matching rows of one type, read as far as they are needed."""
 
-    def __init__(self, looking: Looking, name: str, query: RunQuery, before: RunKey | None) -> None:
+    def __init__(self, queries: Queries, name: str, query: RunQuery, before: RunKey | None) -> None:
         self.rows: list[Row] = []
         self.frontier = before
         self.is_over = False
-        self._looking = looking
+        self._queries = queries
         self._name = name
         self._query = query
 
@@ -376,7 +376,7 @@ class _Log:
 
     async def fill(self) -> int:
         """Read on; how many rows were looked at."""
-        found = await self._looking.rows(self._name, self._query, self.frontier)
+        found = await self._queries.rows(self._name, self._query, self.frontier)
         self.rows, self.is_over, self.frontier, looked_at = found
         return looked_at
 

@@ -1,4 +1,4 @@
-"""Hears the wake-ups of other instances, over a connection of its own; when that breaks it makes another."""
+"""Hears the pokes of other instances, over a connection of its own; when that breaks it makes another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from rota.stores.redis.client import close_client
 from rota.stores.redis.scripts import Scripts
 
-__all__ = ["Listener"]
+__all__ = ["PokeListener"]
 
 _PAUSE = 1.0
 """Seconds after which a broken subscription is made anew. The tick covers the gap."""
@@ -18,7 +18,7 @@ _SLICE = 2.0
 """Seconds that one read waits at most: a connection that died in silence is noticed."""
 
 
-class Listener:
+class PokeListener:
     """Calls `poke` on the event loop whenever another instance makes something due soon."""
 
     def __init__(self, scripts: Scripts, poke: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket
-from rota.core.history import Slice, Span, decode_slice
+from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import decode_task_type
@@ -41,15 +41,15 @@ from rota.stores.base import (
     Counts,
     Erasure,
     Page,
+    QueuePosition,
     RunQuery,
-    Standing,
     TaskQuery,
     TypeRecord,
     decode_overrides,
     page_of,
 )
 from rota.stores.limits import check_cursor
-from rota.stores.looking import LOOKED_AT, Bound, bounds, tokens_now, unknown_type
+from rota.stores.queries import LOOKED_AT, Bound, bounds, tokens_now, unknown_type
 from rota.stores.sql.codec import (
     ENTRY_COLUMNS,
     ERASURE_COLUMNS,
@@ -59,7 +59,7 @@ from rota.stores.sql.codec import (
     decode_run,
 )
 
-__all__ = ["counts", "erasures", "find", "get", "heads", "history", "runs", "standing"]
+__all__ = ["counts", "erasures", "find", "get", "history", "next_due_by_type", "queue_position", "runs"]
 
 Condition = ColumnElement[bool]
 
@@ -268,7 +268,7 @@ _COUNTS = select(
 ).group_by(tables.task_counts.c.task_type)
 
 
-def heads(connection: Connection) -> dict[str, Instant]:
+def next_due_by_type(connection: Connection) -> dict[str, Instant]:
     """One probe of an index for each lane, and one for what is parked."""
     found: dict[str, Instant] = {}
     lanes = [tuple(row) for row in connection.execute(_LANES)]
@@ -288,15 +288,15 @@ _LANES = select(tables.lanes.c.task_type, tables.lanes.c.priority)
 _HEAD = select(_c.scheduled_at).where(_OF_LANE).order_by(_c.scheduled_at).limit(1)
 _PARKED_HEAD = select(_c.scheduled_at).where(_OF_TYPE, _IS_PARKED).order_by(_c.scheduled_at).limit(1)
 
-# --- one task's standing --------------------------------------------------------------------------------------------
+# --- one task's position ---------------------------------------------------------------------------------------------
 
 
-def standing(connection: Connection, identity: Identity, now: Instant) -> Standing:
+def queue_position(connection: Connection, identity: Identity, now: Instant) -> QueuePosition:
     record = _record(connection, identity.task_type)
     row = connection.execute(_ENTRY, identity._asdict()).first()
     task, past = Entry(None, NO_PAST) if row is None else decode_entry(row)
     bucket = connection.execute(_BUCKET, {"name": f"type:{identity.task_type}"}).first()
-    return Standing(
+    return QueuePosition(
         record=record,
         task=task,
         past=past,
@@ -305,7 +305,7 @@ def standing(connection: Connection, identity: Identity, now: Instant) -> Standi
         running=int(connection.execute(_RUNNING, {"task_type": identity.task_type}).scalar_one()),
         serial_running=0 if task is None else _serial_running(connection, task),
         tokens=tokens_now(record, None if bucket is None else Bucket(bucket[0], bucket[1]), now),
-        arrived=tuple(sorted(connection.execute(_ARRIVED, identity._asdict()).scalars())),
+        arrived=tuple(sorted(connection.execute(_COMPLETED_FOR, identity._asdict()).scalars())),
     )
 
 
@@ -367,7 +367,7 @@ _UNDER_SERIAL = (
     .select_from(tasks)
     .where(_OF_TYPE, _c.serial == bindparam("serial"), _c.status == literal_column("'running'"))
 )
-_ARRIVED = select(tables.after_needs.c.arrived).where(
+_COMPLETED_FOR = select(tables.after_needs.c.arrived).where(
     tables.after_needs.c.task_type == bindparam("task_type"), tables.after_needs.c.key == bindparam("key")
 )
 _PLACE = tuple_(bindparam("at", type_=BigInteger), bindparam("key", type_=Text))
@@ -384,10 +384,10 @@ _PARKED_BEFORE = _at_most(
 
 
 def history(
-    connection: Connection, span: Span, since_at: Instant, until_at: Instant | None, task_type: str | None
+    connection: Connection, resolution: Resolution, since_at: Instant, until_at: Instant | None, task_type: str | None
 ) -> list[Slice]:
     c = tables.history.c
-    asked = [c.span == span.value, c.start_at >= since_at]
+    asked = [c.span == resolution.value, c.start_at >= since_at]
     asked += [] if until_at is None else [c.start_at < until_at]
     asked += [] if task_type is None else [c.task_type == task_type]
     rows: Iterable[str] = connection.execute(

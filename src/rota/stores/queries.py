@@ -1,4 +1,4 @@
-"""What looking at a store shares between the stores: how far one look goes, and what a look is told."""
+"""What questions to a store share between the stores: how far one look goes, and what a look is told."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ local function its_place(task) return math.min(num(task.scheduled_at), now) end
 
 -- When the same work is tried again, or nil if it is not.
 local function retry_at(task, settled)
-  local event = settled.event
-  if event == 'release' then return its_place(task) end
-  if event == 'snooze' then return now + (settled.after_ms or 0) end
-  if event == 'reap' and num(task.crashes) < MAX_CRASHES then return its_place(task) end
-  if event == 'retry' and num(task.errors) <= settings.max_retries then
+  local transition = settled.transition
+  if transition == 'release' then return its_place(task) end
+  if transition == 'snooze' then return now + (settled.after_ms or 0) end
+  if transition == 'reap' and num(task.crashes) < MAX_CRASHES then return its_place(task) end
+  if transition == 'retry' and num(task.errors) <= settings.max_retries then
     return now + (settled.after_ms or back_off(num(task.errors), settled.chance))
   end
   return nil
@@ -50,15 +50,15 @@ end
 
 -- The run counted where it counts, and the lease given up.
 local function give_up(task, settled)
-  local event = settled.event
+  local transition = settled.transition
   put(task, 'last_token', task.token)
-  put(task, 'last_outcome', event)
+  put(task, 'last_outcome', transition)
   put_nothing(task, LEASE)
-  if event == 'retry' or event == 'fail' then put(task, 'errors', num(task.errors) + 1) end
-  if event == 'reap' then put(task, 'crashes', num(task.crashes) + 1) end
-  put(task, 'snoozes', event == 'snooze' and num(task.snoozes) + 1 or nil)
-  if event == 'snooze' or event == 'release' then put(task, 'attempt', some(num(task.attempt) - 1)) end
-  put(task, 'reason', settled.reason or REASONS[event])
+  if transition == 'retry' or transition == 'fail' then put(task, 'errors', num(task.errors) + 1) end
+  if transition == 'reap' then put(task, 'crashes', num(task.crashes) + 1) end
+  put(task, 'snoozes', transition == 'snooze' and num(task.snoozes) + 1 or nil)
+  if transition == 'snooze' or transition == 'release' then put(task, 'attempt', some(num(task.attempt) - 1)) end
+  put(task, 'reason', settled.reason or REASONS[transition])
   put(task, 'error', settled.error)
   put(task, 'result', settled.result)
   put(task, 'updated_at', now)
@@ -66,14 +66,14 @@ end
 
 -- Success and failure both start the cooldown; a task that ended failed counts against the breaker.
 local function remember(task, settled)
-  local event = settled.event
-  if event == 'snooze' or event == 'release' then return end
+  local transition = settled.transition
+  if transition == 'snooze' or transition == 'release' then return end
   local forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), num(task.forget_at))
   put(task, 'last_exec_at', now)
-  if event == 'complete' then
+  if transition == 'complete' then
     put(task, 'fail_count', nil)
     put(task, 'fail_until', nil)
-  elseif event ~= 'discard' then
+  elseif transition ~= 'discard' then
     local blocked_ms = math.max(settings.max_retries * settings.interval_ms * 2, DAY)
     forget_at = math.max(forget_at, now + 2 * blocked_ms)
     put(task, 'fail_count', num(task.fail_count) + 1)
@@ -118,7 +118,7 @@ local ENDED = { 'result', 'error' }
 
 -- The run's row, from the task as it ran; how it ended comes with `settled`.
 local function row_of(key, task, settled)
-  local fields = { 'key', key, 'status', RUN_STATUS[settled.event], 'started_at', task.claimed_at or now }
+  local fields = { 'key', key, 'status', RUN_STATUS[settled.transition], 'started_at', task.claimed_at or now }
   if task.manual then add(fields, 'trigger_mode', 'manual') end
   for _, name in ipairs(task.manual and RAN_BY_HAND or RAN) do
     if task[name] then add(fields, name, task[name]) end
@@ -130,7 +130,7 @@ local function row_of(key, task, settled)
   return fields
 end
 
-local function tell(key, task)
+local function append_completion(key, task)
   local fields = { 'task_type', task_type, 'key', key }
   for _, name in ipairs({ 'user_id', 'device_id', 'agent_id' }) do
     if task[name] then add(fields, name, task[name]) end
@@ -143,9 +143,9 @@ local freed = {}
 -- running -> wherever leaving leads. The task is changed and written.
 local function leave_running(key, task, settled)
   local row = row_of(key, task, settled)
-  local total = TOTALS[RUN_STATUS[settled.event]]
+  local total = TOTALS[RUN_STATUS[settled.transition]]
   local wants_cancel, is_dirty = task.want == 'cancel', task.dirty
-  local failed, completed = FAILED[settled.event], settled.event == 'complete'
+  local failed, completed = FAILED[settled.transition], settled.transition == 'complete'
   count(task.status, -1)
   leave(key, task)
   give_up(task, settled)
@@ -167,7 +167,7 @@ local function leave_running(key, task, settled)
   count(task.status, 1)
   if total then count(total, 1) end
   log_run(key, row, false)
-  if completed and followed then tell(key, task) end
+  if completed and followed then append_completion(key, task) end
   if task.serial then freed[task.serial] = true end
   note_due(task)
 end

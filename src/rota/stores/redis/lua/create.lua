@@ -24,7 +24,7 @@ end
 
 -- absent, completed, failed, cancelled -> pending. What the record says beside the task is kept: its past, and the
 -- fields of a version to come.
-local function make(key, task, item, scheduled_at)
+local function create(key, task, item, scheduled_at)
   local status, had_payload = task.status, task.payload == ''
   if status then
     clear(key, task)
