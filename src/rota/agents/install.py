@@ -12,7 +12,7 @@ from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 from rota.config import Config
 from rota.database import Database
-from rota.runtime.belonging import AGENTS, Belonging
+from rota.runtime.database_owner import AGENTS, DatabaseOwnership
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
@@ -38,7 +38,7 @@ class App(Protocol):
     async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
 
     @property
-    def belonging(self) -> Belonging: ...
+    def database_owner(self) -> DatabaseOwnership: ...
 
     @property
     def task(self) -> Callable[..., Any]: ...
@@ -57,7 +57,7 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     Without settings those of the app's configuration count.
     """
     agents = _made(app, settings or AgentSettings.of(app.config), webhooks)
-    app.belonging.need(AGENTS, [AGENT, NOTICE])
+    app.database_owner.register(AGENTS, [AGENT, NOTICE])
     app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
     app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
     app.schedules.check_first(AGENT, agents.check_not_kept)

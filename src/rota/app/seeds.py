@@ -32,10 +32,10 @@ from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
 from rota.logs import get_logger
 from rota.runtime import Health, Worker, WorkerSettings, declare
-from rota.runtime.belonging import Belonging, place_of
-from rota.runtime.ledger import Ledger
+from rota.runtime.database_owner import DatabaseOwnership, location_of
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
+from rota.runtime.stats import InstanceStats
 from rota.stores import database_for, open_store, url_of_client
 from rota.stores.base import Counts, Store, TypeRecord
 
@@ -245,7 +245,7 @@ class TaskScheduler(ITaskScheduler):
         self._kept_database: Database | None = None
         self._spool = self._make_spool()
         self._kept_open = False
-        self.ledger = Ledger()
+        self.stats = InstanceStats()
         """What this process has seen of touches and runs; the metrics read it."""
         self.observers: list[Observer] = []
         """Who else wants to know of every run. They are told by workers that start after they came."""
@@ -253,10 +253,10 @@ class TaskScheduler(ITaskScheduler):
         """Who wants to stand around every call that makes work."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
-        self.belonging = Belonging(
+        self.database_owner = DatabaseOwnership(
             self._connection.store,
             self.database,
-            lambda: place_of(self._database_url(self._store_url)),
+            lambda: location_of(self._database_url(self._store_url)),
             clock=self._clock,
             call_timeout=self._call_timeout,
         )
@@ -367,7 +367,7 @@ class TaskScheduler(ITaskScheduler):
             with self.producer.making("touch", task_type) as note:
                 touched = await self._offer(activity)
                 note(touched.outcome)
-        self.ledger.touched(task_type, touched.outcome)
+        self.stats.touched(task_type, touched.outcome)
         return touched
 
     async def _offer(self, activity: Activity) -> Touched:
@@ -453,8 +453,8 @@ class TaskScheduler(ITaskScheduler):
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         health = self._background.health()
-        if self._background.is_started and self.belonging.reasons:
-            health = replace(health, ok=False, reasons=(*health.reasons, *self.belonging.reasons))
+        if self._background.is_started and self.database_owner.reasons:
+            health = replace(health, ok=False, reasons=(*health.reasons, *self.database_owner.reasons))
         return health if self._spool is None else self._spool.seen_in(health)
 
     def _can_be_away(self) -> bool:
@@ -487,9 +487,9 @@ class TaskScheduler(ITaskScheduler):
             self._registry.types,
             settings,
             clock=self._clock,
-            ledger=self.ledger,
+            stats=self.stats,
             observers=self.observers,
-            withheld=None if self._shares_database(store.url) else self.belonging.withheld,
+            blocked_types=None if self._shares_database(store.url) else self.database_owner.blocked_types,
         )
 
     def _make_background(self) -> Background:
@@ -629,7 +629,7 @@ class TaskScheduler(ITaskScheduler):
         belong to another one; with `settle` they belong to this one from now on, if to none yet."""
         if self._shares_database(self._store_url):
             return await self.database()
-        return await self.belonging.check(part, settle=settle)
+        return await self.database_owner.check(part, take=settle)
 
     def _shares_database(self, store_url: str) -> bool:
         """Whether there is no question which database belongs to the store: it is the store."""
@@ -641,7 +641,7 @@ class TaskScheduler(ITaskScheduler):
         if store is None or self._shares_database(store.url):
             return []
         try:
-            return await self.belonging.troubles(store)
+            return await self.database_owner.conflicts(store)
         except StoreUnavailable:
             return []  # who serves asks again and again
 

@@ -24,7 +24,7 @@ from rota.memory.llm import LlmMerger
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merger, RuleMerger
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
-from rota.runtime.belonging import MEMORY, Belonging
+from rota.runtime.database_owner import MEMORY, DatabaseOwnership
 
 __all__ = ["App", "install_memory", "memory_of", "touched_types"]
 
@@ -49,7 +49,7 @@ class App(Protocol):
     async def database_of(self, part: str, *, settle: bool = False) -> Database: ...
 
     @property
-    def belonging(self) -> Belonging: ...
+    def database_owner(self) -> DatabaseOwnership: ...
 
     async def touch(
         self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
@@ -65,7 +65,7 @@ def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger
     memory = _INSTALLED[app] = _made(app, app.config, embedder, merger)
     interval_ms = _effective(app.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
-    app.belonging.need(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
+    app.database_owner.register(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
     for task_type in MEMORY_TYPES:
         _declare(app, task_type, handlers[task_type.name])
     return memory
