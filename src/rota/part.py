@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from rota.clock import Clock
 from rota.config import Config
 from rota.core.task_type import TaskType, TriggerMode
-from rota.runtime.belonging import Belonging
+from rota.runtime.database_owner import DatabaseOwnership
 from rota.runtime.duty import Duty
 from rota.runtime.handler import HandlerFunction
 from rota.runtime.health import Pulse
@@ -54,7 +54,7 @@ class PartHost(Protocol):
         ...
 
     @property
-    def belonging(self) -> Belonging:
+    def database_owner(self) -> DatabaseOwnership:
         """Which database the tasks of a part belong to."""
         ...
 

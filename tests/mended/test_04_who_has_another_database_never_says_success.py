@@ -114,7 +114,7 @@ async def test_a_person_says_which_one_it_is_now(shared_url: str, tmp_path: Path
         await one.start()
         await other.start()
         await until(lambda: other.health().reasons, "it says that it leaves memory alone")
-        await other.host.belonging.adopt(await other.store(), "memory")
+        await other.host.database_owner.adopt(await other.store(), "memory")
         await until(lambda: not other.health().reasons, "it has heard of it")
         await until(lambda: one.health().reasons, "so has the other")
         await push(memory_elsewhere, "u2")

@@ -73,8 +73,8 @@ async def test_07_a_merger_and_a_storage_that_are_not_async(sqlite_url: str) -> 
     await scheduler.start()
     try:
         assert await scheduler.schedule_user_task("memory_compression", "u1", "phone", "helper")
-        await until(lambda: len(scheduler.host.ledger.totals()) == 2, "both have run")
-        assert all(book.success and not book.error for book in scheduler.host.ledger.totals().values())
+        await until(lambda: len(scheduler.host.stats.totals()) == 2, "both have run")
+        assert all(runs.success and not runs.error for runs in scheduler.host.stats.totals().values())
     finally:
         await scheduler.stop()
     assert merger.calls == [("u1", "phone", "helper", 1800)]

@@ -1,4 +1,4 @@
-"""The ledger and the recorder: every run is entered once, and reaches the store's history, also through outages."""
+"""The statistics and the recorder: every run is counted once, and reaches the store's history, also through outages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rota.core.task import RunStatus
 from rota.errors import StoreUnavailable
 from rota.runtime import recorder as recorder_module
 from rota.runtime.health import Pulse
-from rota.runtime.ledger import Book, Ledger
 from rota.runtime.recorder import Recorder
 from rota.runtime.signals import Discard, Snooze
+from rota.runtime.stats import InstanceStats, RunStats
 from rota.runtime.worker import WorkerSettings
 from rota.stores.base import ClaimRequest
 from rota.testing import FakeClock
@@ -26,12 +26,12 @@ from rota.testing.waiting import until
 async def history(stage: Stage) -> Slice:
     """All that was recorded, as one slice."""
     found = add(await stage.store.history(Resolution.MINUTE, 0))
-    total = Book()
+    total = RunStats()
     for piece in found:
-        book = Book()
-        book.success, book.reasons = piece.success, dict(piece.reasons)
-        book.late, book.took = list(piece.late), list(piece.took)
-        total.add(book)
+        stats = RunStats()
+        stats.success, stats.reasons = piece.success, dict(piece.reasons)
+        stats.late, stats.took = list(piece.late), list(piece.took)
+        total.add(stats)
     return total.as_slice("work", "user_activity", 0)
 
 
@@ -102,12 +102,12 @@ async def test_whoever_reaps_records_the_loss(still_stage: Stage, still_clock: F
     await worker.run_until_idle()
     seen = await history(still_stage)
     assert (seen.success, dict(seen.reasons)) == (1, {"lost": 1})
-    assert worker._ledger.reaped_total == 1  # pyright: ignore[reportPrivateUsage]
+    assert worker._stats.reaped_total == 1  # pyright: ignore[reportPrivateUsage]
     assert [run.status for run in await still_stage.runs()] == [RunStatus.LOST, RunStatus.SUCCESS]
 
 
 async def test_a_run_that_was_taken_over_is_not_entered_twice(memory_stage: Stage) -> None:
-    ledger = Ledger()
+    stats = InstanceStats()
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def work() -> bool:
@@ -119,7 +119,7 @@ async def test_a_run_that_was_taken_over_is_not_entered_twice(memory_stage: Stag
     await stage.add(work)
     await stage.schedule("a")
     executor = stage.executor()
-    executor.observers = (ledger,)
+    executor.observers = (stats,)
     claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=60_000)
     (task,) = (await stage.store.claim(claim)).tasks
     executor.start(task, stage.clock.monotonic())
@@ -127,7 +127,7 @@ async def test_a_run_that_was_taken_over_is_not_entered_twice(memory_stage: Stag
     await stage.store.abandon("x", "c")
     leave.set()
     await executor.drain()
-    assert (ledger.stale_writes, ledger.has_news) == (1, False)
+    assert (stats.stale_writes, stats.has_news) == (1, False)
 
 
 async def test_a_store_that_is_away_is_waited_for(memory_stage: Stage) -> None:
@@ -180,8 +180,8 @@ async def test_an_outage_keeps_a_bounded_number_of_minutes(
 ) -> None:
     monkeypatch.setattr(recorder_module, "MOST_KEPT", 5)
     faulty = FaultyStore(still_stage.store)
-    ledger = Ledger()
-    recorder = Recorder(faulty, ledger, clock=still_clock, pulse=Pulse(still_clock), chance=half)
+    stats = InstanceStats()
+    recorder = Recorder(faulty, stats, clock=still_clock, pulse=Pulse(still_clock), chance=half)
     await still_stage.add(lambda: None)
     await still_stage.schedule("a")
     claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=60_000)
@@ -189,7 +189,7 @@ async def test_an_outage_keeps_a_bounded_number_of_minutes(
     recorder.ticked(still_clock.now())
     with faulty.down("record"):
         for _ in range(8):
-            ledger.reaped(task, still_clock.now())
+            stats.reaped(task, still_clock.now())
             with pytest.raises(StoreUnavailable):
                 await recorder.run_once()
             still_clock.advance("1m")
@@ -199,22 +199,22 @@ async def test_an_outage_keeps_a_bounded_number_of_minutes(
     assert starts == sorted(starts)
     assert len(starts) == 5
     assert starts[-1] == Resolution.MINUTE.start_of(still_clock.now() - MINUTE)
-    assert ledger.totals()["work"].error == 8, "the metrics of this instance forget nothing"
+    assert stats.totals()["work"].error == 8, "the metrics of this instance forget nothing"
 
 
 async def test_minutes_are_those_of_the_store_not_of_the_host(still_stage: Stage, still_clock: FakeClock) -> None:
     host = FakeClock()
     host.advance("3h")
-    ledger = Ledger()
-    recorder = Recorder(still_stage.store, ledger, clock=host, pulse=Pulse(host), chance=half)
+    stats = InstanceStats()
+    recorder = Recorder(still_stage.store, stats, clock=host, pulse=Pulse(host), chance=half)
     await still_stage.add(lambda: None)
     await still_stage.schedule("a")
     claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=60_000)
     (task,) = (await still_stage.store.claim(claim)).tasks
-    ledger.reaped(task, still_clock.now())
+    stats.reaped(task, still_clock.now())
     await recorder.run_once()
     recorder.ticked(still_clock.now())
-    ledger.reaped(task, still_clock.now())
+    stats.reaped(task, still_clock.now())
     await recorder.run_once()
     (piece,) = await still_stage.store.history(Resolution.MINUTE, 0)
     assert (piece.start_at, piece.error) == (Resolution.MINUTE.start_of(still_clock.now()), 2)

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.task import NO_PAST, Past, Task, TaskStatus, Want
 from rota.core.task_type import RateLimit, TaskType, TriggerMode
-from rota.core.waiting import Explanation, Facts, explain
+from rota.core.waiting import WaitExplanation, WaitFacts, explain
 from rota.testing.clock import START
 
 WORK = TaskType(name="work")
 TASK = Task(
     task_type="work", key="k", status=TaskStatus.PENDING, scheduled_at=START, created_at=START, updated_at=START
 )
-FACTS = Facts(
+FACTS = WaitFacts(
     task_type=WORK,
     is_enabled=True,
     is_frozen=False,
@@ -32,11 +32,11 @@ FACTS = Facts(
 )
 
 
-def explained(task: Task | None = TASK, **facts: object) -> Explanation:
+def explained(task: Task | None = TASK, **facts: object) -> WaitExplanation:
     return explain(replace(FACTS, task=task, **facts))
 
 
-def codes(explanation: Explanation) -> list[str]:
+def codes(explanation: WaitExplanation) -> list[str]:
     return [reason.code for reason in explanation.reasons]
 
 

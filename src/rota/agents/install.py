@@ -12,7 +12,7 @@ from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 from rota.core.task_type import TriggerMode
 from rota.part import PartHost
-from rota.runtime.belonging import AGENTS
+from rota.runtime.database_owner import AGENTS
 from rota.webhooks import Webhooks
 
 __all__ = ["App", "agents_of", "install_agents"]
@@ -49,7 +49,7 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     """
     host = app.host
     agents = _made(host, settings or AgentSettings.of(host.config), webhooks)
-    host.belonging.need(AGENTS, [AGENT, NOTICE])
+    host.database_owner.register(AGENTS, [AGENT, NOTICE])
     task = "@app.task"
     host.declare(AGENT, agents.handler.run_agent, TriggerMode.ONCE, agents.settings.type_settings(), decorator=task)
     host.declare(NOTICE, agents.courier.deliver, TriggerMode.ONCE, agents.settings.notice_settings(), decorator=task)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, exists, select
 from rota.alerts.delivery import OPEN, Delivered, Tried
 from rota.alerts.reading import Reading
 from rota.clock import DAY, MINUTE, Instant, Millis
-from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, Known, Step, step
+from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, AlertStep, Known, step
 from rota.database import Database
 from rota.database.tables.alerts import history, states
 
@@ -185,7 +185,7 @@ def _gone(
     return found
 
 
-def _write(connection: Connection, reading: Reading, before: Known | None, made: Step) -> None:
+def _write(connection: Connection, reading: Reading, before: Known | None, made: AlertStep) -> None:
     place = reading.rule, reading.subject
     if made.known.state is AlertState.OK:
         # Nothing to remember: no row means that all is well.

@@ -33,11 +33,11 @@ from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import UserKeyBuilder
 from rota.logs import get_logger
 from rota.runtime import Health, Worker, WorkerSettings
-from rota.runtime.belonging import Belonging
+from rota.runtime.database_owner import DatabaseOwnership
 from rota.runtime.handler import HandlerFunction
-from rota.runtime.ledger import Ledger
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
+from rota.runtime.stats import InstanceStats
 from rota.stores import open_store
 from rota.stores.base import Store
 
@@ -91,7 +91,7 @@ class Host:
         self.spool = self._make_spool()
         self.tasks = Tasks(self.ready, self.keys)
         self.schedules = Schedules(self.ready, config.timezone, self.clock)
-        self.ledger = Ledger()
+        self.stats = InstanceStats()
         """What this process has seen of touches and runs; the metrics read it."""
         self.observers: list[Observer] = []
         """Who else wants to know of every run. They are told by workers that start after they came."""
@@ -115,9 +115,9 @@ class Host:
         return MappingProxyType(self.registry.types)
 
     @property
-    def belonging(self) -> Belonging:
+    def database_owner(self) -> DatabaseOwnership:
         """Which database the tasks of a part belong to."""
-        return self.own_database.belonging
+        return self.own_database.owner
 
     @property
     def store_url(self) -> str:
@@ -170,7 +170,7 @@ class Host:
             with self.producer.making("touch", task_type) as note:
                 touched = await self._offer(activity)
                 note(touched.outcome)
-        self.ledger.touched(task_type, touched.outcome)
+        self.stats.touched(task_type, touched.outcome)
         return touched
 
     async def _offer(self, activity: Activity) -> Touched:
@@ -238,7 +238,7 @@ class Host:
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         health = self.background.health()
-        elsewhere = self.belonging.reasons
+        elsewhere = self.database_owner.reasons
         if self.background.is_started and elsewhere:
             health = replace(health, ok=False, reasons=(*health.reasons, *elsewhere))
         return health if self.spool is None else self.spool.seen_in(health)
@@ -258,9 +258,9 @@ class Host:
             self.registry.types,
             settings,
             clock=self.clock,
-            ledger=self.ledger,
+            stats=self.stats,
             observers=self.observers,
-            withheld=None if self.own_database.is_the_store else self.belonging.withheld,
+            blocked_types=None if self.own_database.is_the_store else self.database_owner.blocked_types,
         )
 
     def _may_work(self) -> bool:

@@ -23,7 +23,7 @@ from rota.config.urls import masked
 from rota.core.outcome import Answer
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, InvalidInput, NotAllowed
-from rota.runtime.belonging import PARTS, Home
+from rota.runtime.database_owner import PARTS, DatabaseIdentity
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
 if TYPE_CHECKING:
@@ -194,17 +194,17 @@ class Operator:
 
     # --- the database ---
 
-    async def adopt_database(self) -> dict[str, Home]:
+    async def adopt_database(self) -> dict[str, DatabaseIdentity]:
         """The tasks of every part belong to the database of this process from now on; to which ones they belonged."""
         self._need(Role.ADMIN, "say which database is the right one")
-        store, belonging = await self._store(), self._app.host.belonging
-        before: dict[str, Home] = {}
+        store, database_owner = await self._store(), self._app.host.database_owner
+        before: dict[str, DatabaseIdentity] = {}
         async with self._recording("database.adopt", masked(self._app.config.database_url)) as note:
             for part in PARTS:
-                home = await belonging.adopt(store, part)
-                if home is not None:
-                    before[part] = home
-            note.before = {part: home.place for part, home in before.items()}
+                owner = await database_owner.adopt(store, part)
+                if owner is not None:
+                    before[part] = owner
+            note.before = {part: owner.location for part, owner in before.items()}
         return before
 
     # --- people's data ---

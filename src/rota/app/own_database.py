@@ -10,7 +10,7 @@ from rota.config import Config
 from rota.config.model import default_database
 from rota.errors import StoreUnavailable
 from rota.forking import keep_for_ever
-from rota.runtime.belonging import Belonging, place_of
+from rota.runtime.database_owner import DatabaseOwnership, location_of
 from rota.stores import database_for
 from rota.stores.base import Store
 
@@ -48,8 +48,12 @@ class OwnDatabase:
         self._call_timeout = config.call_timeout_ms / SECOND
         self._open: Database | None = None
         self._kept: Database | None = None
-        self.belonging = Belonging(
-            connected, self.open, lambda: place_of(self._url(store_url())), clock=clock, call_timeout=self._call_timeout
+        self.owner = DatabaseOwnership(
+            connected,
+            self.open,
+            lambda: location_of(self._url(store_url())),
+            clock=clock,
+            call_timeout=self._call_timeout,
         )
         """Whether this is the database that the tasks of memory and agents belong to."""
 
@@ -68,7 +72,7 @@ class OwnDatabase:
     async def of_part(self, part: str, *, settle: bool = False) -> Database:
         """The database for what is of a part. `DatabaseElsewhere` if the store's tasks of that part belong to another
         one; with `settle` they belong to this one from now on, if to none yet."""
-        return await self.open() if self.is_the_store else await self.belonging.check(part, settle=settle)
+        return await self.open() if self.is_the_store else await self.owner.check(part, take=settle)
 
     @property
     def is_the_store(self) -> bool:
@@ -86,7 +90,7 @@ class OwnDatabase:
         if store is None or self.is_the_store:
             return []
         try:
-            return await self.belonging.troubles(store)
+            return await self.owner.conflicts(store)
         except StoreUnavailable:
             return []  # who serves asks again and again
 

@@ -16,7 +16,7 @@ from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
 from rota.codec import to_json
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
 from rota.core.task import Identity, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
-from rota.core.waiting import Explanation, Reason
+from rota.core.waiting import Reason, WaitExplanation
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, UnknownTask
 from rota.keys import shown_key
 from rota.triggers import AnyTrigger, Cron, Interval, Misfire, Overlap, decode_trigger, explain
@@ -186,7 +186,7 @@ class Waiting:
     summary: str
 
     @classmethod
-    def of(cls, task: Task | None, explained: Explanation) -> Waiting:
+    def of(cls, task: Task | None, explained: WaitExplanation) -> Waiting:
         return cls(
             task=None if task is None else TaskDetails.of(task),
             state=explained.state,

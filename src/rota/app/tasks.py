@@ -14,7 +14,7 @@ from rota.core.history import Resolution
 from rota.core.outcome import Answer
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.core.task_type import did_you_mean
-from rota.core.waiting import Facts, explain
+from rota.core.waiting import WaitFacts, explain
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
 from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store, TaskQuery
@@ -166,14 +166,14 @@ class Tasks:
             query = replace(query, cursor=page.cursor)
 
 
-async def _facts(store: Store, identity: Identity, position: QueuePosition) -> Facts:
+async def _facts(store: Store, identity: Identity, position: QueuePosition) -> WaitFacts:
     """What was seen of a task, with those who serve its type and what ran of it lately."""
     record, now = position.record, position.now
     followed = record.task_type.after
     before = await store.get([Identity(name, identity.key) for name in followed]) if followed else []
     serving = [each for each in await store.instances() if identity.task_type in each.beat.types]
     slices = await store.history(Resolution.MINUTE, now - _LATELY_MS, task_type=identity.task_type)
-    return Facts(
+    return WaitFacts(
         task_type=record.effective,
         is_enabled=record.enabled,
         is_frozen=bool(record.overrides.frozen),

@@ -15,15 +15,15 @@ _COLUMNS: Final = (Column("PART", "part"), Column("HERE", "here"), Column("DATAB
 
 async def show(cli: Cli) -> None:
     """Show where the data of each part lies: in the database that is configured here, or in another one."""
-    from rota.runtime.belonging import PARTS, home_of
+    from rota.runtime.database_owner import PARTS, owner_of
 
     async with cli.desk() as desk:
         identity = await (await desk.app.database()).identity()
-        homes = [(part, await home_of(desk.store, part)) for part in PARTS]
+        owners = [(part, await owner_of(desk.store, part)) for part in PARTS]
     rows = [
-        {"part": part, "here": home.identity == identity, "database": home.place}
-        for part, home in homes
-        if home is not None
+        {"part": part, "here": owner.identity == identity, "database": owner.location}
+        for part, owner in owners
+        if owner is not None
     ]
     cli.output.page(rows, _COLUMNS, empty="No part has a database of its own yet: the first that serves it brings one.")
 
@@ -39,6 +39,6 @@ async def adopt(cli: Cli, yes: YesOption = False) -> None:
         return
     async with cli.desk() as desk:
         before = await desk.operator.adopt_database()
-    left = {part: home.place for part, home in before.items()}
-    words = "; ".join(f"{part}: before in {place}" for part, place in left.items()) or "it was not in another one"
+    left = {part: owner.location for part, owner in before.items()}
+    words = "; ".join(f"{part}: before in {location}" for part, location in left.items()) or "it was not in another one"
     cli.output.one({"adopted": True, "before": left}, f"The data is in this database now ({words}).")

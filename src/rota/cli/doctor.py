@@ -62,7 +62,7 @@ async def doctor(cli: Cli) -> None:
         if config.database_url != config.store_url:
             findings.append(await _database(config.database_url, config.call_timeout_ms / SECOND))
             if all(finding.status != "error" for finding in findings):
-                findings += await _belonging(config)
+                findings += await _database_owner(config)
         findings.append(await _agents(config))
     _report(cli, findings)
 
@@ -166,27 +166,27 @@ async def _database(url: str, call_timeout: float) -> Finding:
     return Finding("database", "ok", f"{masked(url)}{where}")
 
 
-async def _belonging(config: Config) -> list[Finding]:
+async def _database_owner(config: Config) -> list[Finding]:
     """Whether what the store's tasks are about lies in this database, or in one that others have."""
-    from rota.runtime.belonging import PARTS, home_of, place_of, refusal
+    from rota.runtime.database_owner import PARTS, location_of, owner_of, refusal
 
     store = open_store(config.store_url, call_timeout=config.call_timeout_ms / SECOND)
     await store.open()
     try:
-        homes = {part: home for part in PARTS if (home := await home_of(store, part)) is not None}
+        owners = {part: owner for part in PARTS if (owner := await owner_of(store, part)) is not None}
     finally:
         await store.close()
-    here, identity = place_of(config.database_url), await _identity(config)
+    here, identity = location_of(config.database_url), await _identity(config)
     findings: list[Finding] = []
-    for part, home in homes.items():
-        if home.identity == identity:
+    for part, owner in owners.items():
+        if owner.identity == identity:
             findings.append(Finding(f"{part} data", "ok", "in this database"))
             continue
         # Where there is no database yet nobody serves anything, and this may be any folder.
         file = sqlite_file(config.database_url)
         status = "error" if file is None or file.exists() else "warning"
-        advice = refusal(part, config.store_url, here, home)
-        findings.append(Finding(f"{part} data", status, f"in another database: {home.place}", advice))
+        advice = refusal(part, config.store_url, here, owner)
+        findings.append(Finding(f"{part} data", status, f"in another database: {owner.location}", advice))
     return findings
 
 

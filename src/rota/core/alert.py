@@ -24,8 +24,8 @@ __all__ = [
     "AlertRule",
     "AlertSink",
     "AlertState",
+    "AlertStep",
     "Known",
-    "Step",
     "step",
 ]
 
@@ -186,7 +186,7 @@ class Known(NamedTuple):
     seen_at: Instant
 
 
-class Step(NamedTuple):
+class AlertStep(NamedTuple):
     """What one look leads to."""
 
     known: Known
@@ -209,7 +209,7 @@ _AT_LAST: Final[Mapping[AlertState, tuple[AlertState, AlertChange]]] = {
 }
 
 
-def step(known: Known | None, holds: bool, now: Instant, *, hold_ms: Millis, gap_ms: Millis) -> Step:
+def step(known: Known | None, holds: bool, now: Instant, *, hold_ms: Millis, gap_ms: Millis) -> AlertStep:
     """One look at a condition. Nobody can say what held while nobody looked: after `gap_ms` the hold starts anew.
 
     A clock that was set back makes a hold start anew too, so it never lasts longer than it should by the difference.
@@ -220,5 +220,5 @@ def step(known: Known | None, holds: bool, now: Instant, *, hold_ms: Millis, gap
     since_at = known.since_at if state is known.state and (was_watched or state not in _AT_LAST) else now
     if state in _AT_LAST and now - since_at >= hold_ms:
         state, change = _AT_LAST[state]
-        return Step(Known(state, now, now), change)
-    return Step(Known(state, since_at, now), None)
+        return AlertStep(Known(state, now, now), change)
+    return AlertStep(Known(state, since_at, now), None)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rota.clock import Instant, Millis
 from rota.core.task import Task
 
-__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "Head", "Line", "by_rank", "head_of", "rank", "shares"]
+__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "DueLine", "Head", "by_rank", "head_of", "rank", "shares"]
 
 LOWEST_PRIORITY = 0
 HIGHEST_PRIORITY = 10
@@ -45,7 +45,7 @@ class Head(NamedTuple):
     priority: int
 
 
-class Line(NamedTuple):
+class DueLine(NamedTuple):
     """What one type has to offer to a claim: its due tasks in rank order, no more of them than it may start.
 
     `running` says how many of the type run with whoever claims; with `has_own` the first one starts beyond the limit.
@@ -60,7 +60,7 @@ def head_of(task: Task, aging_ms: Millis) -> Head:
     return Head(task.scheduled_at - task.priority * aging_ms, task.scheduled_at, task.priority)
 
 
-def shares(lines: Sequence[Line], limit: int) -> list[int]:
+def shares(lines: Sequence[DueLine], limit: int) -> list[int]:
     """How many each line starts if at most `limit` start in all, besides the first ones of those that have their own.
 
     One after the other: the head that ranks first says which priority it is, and among the lines whose heads have
@@ -87,13 +87,13 @@ def _first_served(head: Head) -> tuple[Instant, Instant, int]:
     return (head.rank, head.due_at, -head.priority)
 
 
-def _is_own(line: Line, started: int) -> bool:
+def _is_own(line: DueLine, started: int) -> bool:
     return line.has_own and started == 0
 
 
-def _may_start(line: Line, started: int, limit: int) -> bool:
+def _may_start(line: DueLine, started: int, limit: int) -> bool:
     return started < len(line.heads) and (limit > 0 or _is_own(line, started))
 
 
-def _all_of(line: Line, started: int, limit: int) -> int:
+def _all_of(line: DueLine, started: int, limit: int) -> int:
     return min(len(line.heads), started + limit + _is_own(line, started))

@@ -1,6 +1,6 @@
 """Why a task waits, in words: everything that holds it back, where it stands in line, and how long that may take.
 
-Pure: whoever asks has looked at everything at one moment (`Facts`). The reasons come in the order in which a person
+Pure: whoever asks has looked at everything at one moment (`WaitFacts`). The reasons come in the order in which a person
 would want to hear them: what somebody has switched off, then what the task itself waits for, then what it shares with
 others. An estimate is made of what really ran lately; where nothing did, there is none.
 """
@@ -18,7 +18,7 @@ from rota.core import lifecycle
 from rota.core.task import Past, Task, TaskStatus, Want
 from rota.core.task_type import TaskType
 
-__all__ = ["ABSENT", "Explanation", "Facts", "Reason", "explain"]
+__all__ = ["ABSENT", "Reason", "WaitExplanation", "WaitFacts", "explain"]
 
 ABSENT: Final = "absent"
 """The state of an identity that has no task."""
@@ -31,7 +31,7 @@ class Reason(NamedTuple):
     text: str
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class WaitFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one identity, of its type and of those who serve it, at one moment."""
 
     task_type: TaskType
@@ -58,7 +58,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ran_within_ms: Millis = 10 * MINUTE
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class WaitExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a task waits."""
 
     state: str
@@ -72,7 +72,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
 
 
-def explain(facts: Facts) -> Explanation:
+def explain(facts: WaitFacts) -> WaitExplanation:
     """Everything that can be said about when a task runs."""
     task = facts.task
     if task is None:
@@ -90,10 +90,15 @@ def explain(facts: Facts) -> Explanation:
 
 
 def _explained(
-    facts: Facts, state: str, reasons: list[Reason], *, due_at: Instant | None = None, estimate_ms: Millis | None = None
-) -> Explanation:
+    facts: WaitFacts,
+    state: str,
+    reasons: list[Reason],
+    *,
+    due_at: Instant | None = None,
+    estimate_ms: Millis | None = None,
+) -> WaitExplanation:
     summary = " ".join(reason.text for reason in reasons[:2])
-    return Explanation(
+    return WaitExplanation(
         state=str(state), reasons=tuple(reasons), due_at=due_at, estimate_ms=estimate_ms, summary=summary
     )
 
@@ -101,7 +106,7 @@ def _explained(
 # --- what waits -----------------------------------------------------------------------------------------------------
 
 
-def _pending(facts: Facts, task: Task) -> Explanation:
+def _pending(facts: WaitFacts, task: Task) -> WaitExplanation:
     held = [*_switched_off(facts), *_nobody(facts), *_not_due(task, facts.now)]
     is_due = task.scheduled_at <= facts.now
     crowded = [*_crowded(facts, task)] if is_due else []
@@ -118,7 +123,7 @@ _FOR_EVER = frozenset({"disabled", "frozen", "no_handler"})
 """What holds a task back until somebody does something: no estimate can know when."""
 
 
-def _switched_off(facts: Facts) -> Iterator[Reason]:
+def _switched_off(facts: WaitFacts) -> Iterator[Reason]:
     name = facts.task_type.name
     if not facts.is_enabled:
         yield Reason("disabled", f"The type {name} is switched off; nothing of it starts until it is switched on.")
@@ -126,7 +131,7 @@ def _switched_off(facts: Facts) -> Iterator[Reason]:
         yield Reason("frozen", f"The type {name} is frozen: an operator lets nothing of it start until it is thawed.")
 
 
-def _nobody(facts: Facts) -> Iterator[Reason]:
+def _nobody(facts: WaitFacts) -> Iterator[Reason]:
     if not facts.instances:
         yield Reason("no_handler", f"No live instance serves the type {facts.task_type.name}. Start a worker for it.")
 
@@ -148,7 +153,7 @@ def _not_due(task: Task, now: Instant) -> Iterator[Reason]:
         yield Reason("due_later", f"It is due in {_span(left)}.")
 
 
-def _crowded(facts: Facts, task: Task) -> Iterator[Reason]:
+def _crowded(facts: WaitFacts, task: Task) -> Iterator[Reason]:
     if task.serial is not None and facts.serial_running >= task.permits:
         yield Reason(
             "serial_busy",
@@ -172,14 +177,14 @@ def _crowded(facts: Facts, task: Task) -> Iterator[Reason]:
         )
 
 
-def _in_line(facts: Facts) -> Reason:
+def _in_line(facts: WaitFacts) -> Reason:
     if facts.ahead == 0:
         return Reason("next_in_line", "It is due and next in line: it starts as soon as an instance has a free slot.")
     more = "more than " if facts.is_more_ahead else ""
     return Reason("in_line", f"It is due, and {more}{_count(facts.ahead, 'task goes', 'tasks go')} before it.")
 
 
-def _estimate(facts: Facts, task: Task) -> Millis | None:
+def _estimate(facts: WaitFacts, task: Task) -> Millis | None:
     """Until it is due, and then as long as those before it take at the pace of late."""
     until_due = max(0, task.scheduled_at - facts.now)
     if facts.ahead == 0 and until_due:
@@ -212,7 +217,7 @@ def _finished(task: Task) -> Reason:
     return Reason("finished", f"It is {task.status}{why}{error}.")
 
 
-def _absent(facts: Facts) -> Iterator[Reason]:
+def _absent(facts: WaitFacts) -> Iterator[Reason]:
     name, missing = facts.task_type.name, [each for each in facts.task_type.after if each not in facts.arrived]
     if facts.task_type.after and missing:
         yield Reason("waiting_for", f"It comes after others and waits: {', '.join(_missing(facts, missing))}.")
@@ -221,7 +226,7 @@ def _absent(facts: Facts) -> Iterator[Reason]:
     yield from _refused(facts)
 
 
-def _missing(facts: Facts, names: list[str]) -> Iterator[str]:
+def _missing(facts: WaitFacts, names: list[str]) -> Iterator[str]:
     for name in names:
         match facts.before.get(name):
             case None:
@@ -234,7 +239,7 @@ def _missing(facts: Facts, names: list[str]) -> Iterator[str]:
                 yield f"{name} is {status}"
 
 
-def _refused(facts: Facts) -> Iterator[Reason]:
+def _refused(facts: WaitFacts) -> Iterator[Reason]:
     """Why new activity would make no task, or a later one."""
     yield from _switched_off(facts)
     name, past, now = facts.task_type.name, facts.past, facts.now

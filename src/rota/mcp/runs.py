@@ -51,9 +51,9 @@ _log = get_logger("rota.mcp")
 
 def serve_runs(app: App) -> None:
     """Let the runs of an app's agents reach the MCP server from now on, unless it is switched off or not installed."""
-    if app.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
+    if app.host.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
         agents = agents_of(app)
-        agents.let_in(RunSockets(agents, app.database).opened)
+        agents.let_in(RunSockets(agents, app.host.database).opened)
 
 
 class RunSockets:

@@ -24,7 +24,7 @@ from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merger, RuleMerger
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
 from rota.part import PartHost
-from rota.runtime.belonging import MEMORY
+from rota.runtime.database_owner import MEMORY
 
 __all__ = ["App", "install_memory", "memory_of", "touched_types"]
 
@@ -49,7 +49,7 @@ def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger
     memory = _INSTALLED[host] = _made(host, host.config, embedder, merger)
     interval_ms = _effective(host.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
-    host.belonging.need(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
+    host.database_owner.register(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
     for task_type in MEMORY_TYPES:
         # Declared as by a decorator, so that a configuration wins over what is said here, setting by setting.
         name, mode = task_type.name, task_type.trigger_mode

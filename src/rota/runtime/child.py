@@ -3,7 +3,7 @@
 Its answers go to the standard output it was started with. The handler's own prints go to the standard error instead,
 so that nothing it writes can be taken for an answer.
 
-It does not outlive its worker: a killed worker's task is taken over, and would be worked on twice. The order comes
+It does not outlive its worker: a killed worker's task is taken over, and would be worked on twice. The call comes
 through the standard input, which stays open for as long as the worker lives; a thread waits for its end and then kills
 the whole group, with whatever the handler has started. A handler may never let another thread run (native code that
 holds the interpreter's lock), so on Linux the kernel itself does the same. Asking it for a signal at the parent's death
@@ -29,26 +29,26 @@ import msgspec
 
 from rota.codec import warmed
 from rota.runtime.handler import Handler, HandlerFunction, is_async, make_handler
-from rota.runtime.process import Line, Order, Place
+from rota.runtime.process import ChildCall, ChildMessage, FunctionLocation
 from rota.runtime.run import Run
 from rota.runtime.verdict import Verdict, of_error, of_value
 
 __all__ = ["main"]
 
-Say = Callable[[Line], None]
+Say = Callable[[ChildMessage], None]
 
-_decode_order = warmed(msgspec.json.Decoder(Order)).decode  # it reads one, before there is another thread
+_decode_call = warmed(msgspec.json.Decoder(ChildCall)).decode  # it reads one, before there is another thread
 
 
 def main() -> None:
-    """Read one order, carry it out, say how it ended."""
+    """Read one call, carry it out, say how it ended."""
     say = _speaker(_channel())
     lifeline = _lifeline()
-    order = _decode_order(_line(lifeline))
+    call = _decode_call(_line(lifeline))
     _have_the_kernel_watch(lifeline)
     threading.Thread(target=_hold_on, args=(lifeline,), name="rota-lifeline", daemon=True).start()
-    sys.path[:] = order.sys_path
-    say(Line(verdict=_carry_out(order, say)))
+    sys.path[:] = call.sys_path
+    say(ChildMessage(verdict=_carry_out(call, say)))
 
 
 def _lifeline() -> int:
@@ -61,7 +61,7 @@ def _lifeline() -> int:
 
 
 def _line(lifeline: int) -> bytes:
-    """The order; nothing comes after it. Read without a buffer, which a waiting thread would hold at the end."""
+    """The call; nothing comes after it. Read without a buffer, which a waiting thread would hold at the end."""
     parts: list[bytes] = []
     while not parts or not parts[-1].endswith(b"\n"):
         part = os.read(lifeline, 65_536)
@@ -97,25 +97,25 @@ def _channel() -> BinaryIO:
 def _speaker(channel: BinaryIO) -> Say:
     lock = threading.Lock()
 
-    def say(line: Line) -> None:
+    def say(message: ChildMessage) -> None:
         with lock:
-            channel.write(msgspec.json.encode(line) + b"\n")
+            channel.write(msgspec.json.encode(message) + b"\n")
 
     return say
 
 
-def _carry_out(order: Order, say: Say) -> Verdict:
+def _carry_out(call: ChildCall, say: Say) -> Verdict:
     try:
-        function = _find(order.place)
-        handler = make_handler(order.task.task_type, function, positional=order.positional)
-        run = Run(order.task, order.timeout_ms, report=lambda progress: say(Line(progress=progress)))
-        return of_value(_call(handler, order, run))
+        function = _find(call.location)
+        handler = make_handler(call.task.task_type, function, positional=call.positional)
+        run = Run(call.task, call.timeout_ms, report=lambda progress: say(ChildMessage(progress=progress)))
+        return of_value(_call(handler, call, run))
     except BaseException as error:  # the process ends either way; the verdict tells more than its exit code
         return of_error(error)
 
 
-def _call(handler: Handler, order: Order, run: Run) -> object:
-    answer = handler.call(order.task, run)
+def _call(handler: Handler, call: ChildCall, run: Run) -> object:
+    answer = handler.call(call.task, run)
     return asyncio.run(_awaited(answer)) if is_async(handler.function) else answer
 
 
@@ -123,13 +123,15 @@ async def _awaited(answer: object) -> object:
     return await cast("Awaitable[object]", answer)
 
 
-def _find(place: Place) -> HandlerFunction:
-    if place.module is not None:
-        found: object = functools.reduce(getattr, place.qualname.split("."), importlib.import_module(place.module))
+def _find(location: FunctionLocation) -> HandlerFunction:
+    if location.module is not None:
+        found: object = functools.reduce(
+            getattr, location.qualname.split("."), importlib.import_module(location.module)
+        )
     else:
-        assert place.path is not None, "a function without a module stands in a file"
-        names = runpy.run_path(place.path, run_name="__rota_child__")
-        first, *rest = place.qualname.split(".")
+        assert location.path is not None, "a function without a module stands in a file"
+        names = runpy.run_path(location.path, run_name="__rota_child__")
+        first, *rest = location.qualname.split(".")
         found = functools.reduce(getattr, rest, names[first])
     return cast("HandlerFunction", found)
 

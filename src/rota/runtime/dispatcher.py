@@ -15,19 +15,18 @@ from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant, Millis
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
-from rota.runtime.deadline import within
 from rota.runtime.declare import declare, tell_of_another
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.executor import Executor
+from rota.runtime.fair_share import Lane, Offer, fair_share
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
-from rota.runtime.share import Lane, Offer, share
 from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
 
-__all__ = ["DispatchReport", "Dispatcher", "Slots", "Withheld"]
+__all__ = ["BlockedTypes", "DispatchReport", "Dispatcher", "Slots"]
 
-Withheld = Callable[[Store], Awaitable[frozenset[str]]]
+BlockedTypes = Callable[[Store], Awaitable[frozenset[str]]]
 """The types that have a handler here and are not to be run here all the same, as things are now."""
 
 QUIET_SECONDS = 0.1
@@ -79,7 +78,7 @@ class Dispatcher(Duty[DispatchReport]):
         pulse: Pulse,
         chance: Callable[[], float],
         call_timeout: float | None = None,
-        withheld: Withheld | None = None,
+        blocked_types: BlockedTypes | None = None,
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
@@ -95,8 +94,8 @@ class Dispatcher(Duty[DispatchReport]):
         """The one that was served last comes last: so equals take turns."""
         self._limits: dict[str, int] = {}
         self._held: set[str] = set()
-        self._ask_withheld = withheld
-        self._withheld: frozenset[str] = frozenset()
+        self._ask_blocked_types = blocked_types
+        self._blocked_types: frozenset[str] = frozenset()
         self._look_again_at = clock.monotonic()
         self._quiet_until: dict[str, float] = {}
         self._unanswered: list[str] = []
@@ -109,7 +108,7 @@ class Dispatcher(Duty[DispatchReport]):
     @property
     def names(self) -> tuple[str, ...]:
         """The types that are claimed."""
-        return tuple(sorted(name for name in self._names if name not in self._withheld))
+        return tuple(sorted(name for name in self._names if name not in self._blocked_types))
 
     def poke(self) -> None:
         """Something became due earlier than was known: whoever was quiet may have work now."""
@@ -141,7 +140,7 @@ class Dispatcher(Duty[DispatchReport]):
         report = DispatchReport(is_full=not self._free())
         satisfied: set[str] = set()
         while not self.is_stopping:
-            offer = share(self._slots.total, self._free(), self._lanes(satisfied))
+            offer = fair_share(self._slots.total, self._free(), self._lanes(satisfied))
             if not offer.wants:
                 break
             if report.claimed and all(self._is_quiet(name) for name, _ in offer.wants):
@@ -162,15 +161,15 @@ class Dispatcher(Duty[DispatchReport]):
         if not self._names or self._clock.monotonic() < self._look_again_at:
             return
         known = set[str]()
-        for record in await within(self._call_timeout, "list_types", self._store.list_types()):
+        for record in await with_timeout(self._call_timeout, "list_types", self._store.list_types()):
             name = record.task_type.name
             known.add(name)
             self._compare(record.task_type)
             if name in self._limits:
                 self._limits[name] = record.effective.concurrency or self._slots.total
                 (self._held.discard if record.runs else self._held.add)(name)
-        if self._ask_withheld is not None:
-            self._withheld = await self._ask_withheld(self._store)
+        if self._ask_blocked_types is not None:
+            self._blocked_types = await self._ask_blocked_types(self._store)
         await self._declare_again([task_type for name, task_type in self._types.items() if name not in known])
         self._look_again_at = self._clock.monotonic() + self._slots.check_interval_ms / 1_000
 
@@ -190,7 +189,7 @@ class Dispatcher(Duty[DispatchReport]):
                 reason="the store did not know them",
                 types=[task_type.name for task_type in forgotten],
             )
-            await within(self._call_timeout, "declare", declare(self._store, forgotten))
+            await with_timeout(self._call_timeout, "declare", declare(self._store, forgotten))
 
     def pause_after(self, report: DispatchReport) -> float:
         longest = QUIET_SECONDS if report.passes_over else self._slots.check_interval_ms / 1_000
@@ -203,7 +202,9 @@ class Dispatcher(Duty[DispatchReport]):
         returned = 0
         while self._unanswered:
             claim_id = self._unanswered[0]
-            tasks = await within(self._call_timeout, "abandon", self._store.abandon(self._instance, claim_id, now=now))
+            tasks = await with_timeout(
+                self._call_timeout, "abandon", self._store.abandon(self._instance, claim_id, now=now)
+            )
             self._unanswered.remove(claim_id)
             returned += 1
             if tasks:
@@ -225,7 +226,7 @@ class Dispatcher(Duty[DispatchReport]):
         sent_at = self._clock.monotonic()
         # Noted before the call and struck out after it: cancelled, timed out or broken, it is not forgotten.
         self._unanswered.append(request.claim_id)
-        claimed = await within(self._call_timeout, "claim", self._store.claim(request, now=now))
+        claimed = await with_timeout(self._call_timeout, "claim", self._store.claim(request, now=now))
         if self.is_stopping:
             # Nothing new is begun any more: `give_back` releases it.
             return Claimed([], claimed.next_due_at, claimed.now)
@@ -274,7 +275,7 @@ class Dispatcher(Duty[DispatchReport]):
         lanes: list[Lane] = []
         for name in self._names:
             # Past the limit of handlers left behind, those that cannot be ended are not started any more.
-            if name in self._withheld or (too_many and self._handlers[name].kind == "thread"):
+            if name in self._blocked_types or (too_many and self._handlers[name].kind == "thread"):
                 continue
             running = self._executor.per_type[name]
             room = self._limits[name] - running

@@ -1,4 +1,4 @@
-"""What all duties of a worker share: a loop that never dies.
+"""What all duties of a worker share: a loop that never dies, and a limit on how long the store may take to answer.
 
 `run_once` makes one pass and returns a report; `run` repeats it. Whatever a pass raises is logged, turns the health
 red, and is followed by a pause that grows, with jitter, so that a thousand instances do not come back in the same
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from rota.clock import Instant
@@ -17,9 +17,10 @@ from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.health import Pulse
 
-__all__ = ["Duty", "back_off_seconds", "note_failure"]
+__all__ = ["Duty", "back_off_seconds", "note_failure", "with_timeout"]
 
 Report = TypeVar("Report")
+T = TypeVar("T")
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
@@ -92,6 +93,17 @@ def note_failure(pulse: Pulse, duty: str, error: Exception, failures: int) -> No
     elif failures & (failures - 1) == 0:
         # An outage of hours is worth a line now and then, not two a second.
         log.warning("store unavailable", duty=duty, failures=failures, error=str(error))
+
+
+async def with_timeout(seconds: float, verb: str, call: Awaitable[T]) -> T:
+    """The answer of a store call. None in time is `StoreUnavailable`, like a store that cannot be reached."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"The store did not answer {verb!r} within {seconds:g} s. It is asked again; check that it is up."
+        ) from None
 
 
 async def _first(event: asyncio.Event, seconds: float) -> None:

@@ -142,7 +142,7 @@ class Executor:
             return
         running.interrupted = True
         _disarm(running)
-        running.timer = asyncio.get_running_loop().call_later(self.grace, self._desert, running)
+        running.timer = asyncio.get_running_loop().call_later(self.grace, self._abandon, running)
         # A thread cannot be interrupted; it can see `run.cancelled`.
         if running.entered and running.job is not None and running.handler.kind != "thread":
             running.job.cancel()
@@ -155,7 +155,7 @@ class Executor:
                 running.job.cancel()
             elif not running.settling:
                 self.stop_run(running, Cause.SHUTDOWN)
-                self._desert(running)
+                self._abandon(running)
 
     async def drain(self) -> None:
         """Until every run is settled or given up on. Bounded by whoever stops them."""
@@ -178,7 +178,7 @@ class Executor:
 
     async def _run(self, running: Running) -> None:
         verdict = await self._perform(running)
-        if running.deserted:
+        if running.is_abandoned:
             self._forget(running)
             return
         await self._finish(running, verdict)
@@ -230,12 +230,12 @@ class Executor:
             running.cause = Cause.SHUTDOWN
         return None if is_ours else of_error(error)
 
-    def _desert(self, running: Running) -> None:
+    def _abandon(self, running: Running) -> None:
         """Give up on a handler that does not stop: settle its run without it."""
-        if running.settling or running.deserted or not running.has_handler:
+        if running.settling or running.is_abandoned or not running.has_handler:
             return
         assert running.cause is not None, "only a run that was told to stop is given up on"
-        running.deserted = True
+        running.is_abandoned = True
         running.left_behind = running.job
         self.abandoned.add(running)
         self.abandoned_total += 1

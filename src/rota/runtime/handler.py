@@ -20,9 +20,9 @@ from rota.core.task import Task
 from rota.errors import InvalidInput
 from rota.runtime.run import Run, decode_payload
 
-__all__ = ["Handler", "HandlerFunction", "Kind", "is_async", "make_handler"]
+__all__ = ["Handler", "HandlerFunction", "HandlerKind", "is_async", "make_handler"]
 
-Kind = Literal["async", "thread", "process"]
+HandlerKind = Literal["async", "thread", "process"]
 HandlerFunction = Callable[..., object]
 
 _BY_NAME: Mapping[str, Callable[[Task], object]] = {
@@ -40,7 +40,7 @@ class Handler:
 
     task_type: str
     function: HandlerFunction
-    kind: Kind
+    kind: HandlerKind
     positional: bool = False
     parameters: tuple[str, ...] = ()
     run_parameter: str | None = None
@@ -64,7 +64,7 @@ def make_handler(
     where = f"The handler {_name_of(function)} of {task_type!r}"
     if not callable(function):
         raise InvalidInput(f"{where} cannot be called. Give a function.")
-    kind: Kind = "async" if is_async(function) else "thread"
+    kind: HandlerKind = "async" if is_async(function) else "thread"
     if process:
         _check_importable(function, where)
         kind = "process"

@@ -21,8 +21,8 @@ from rota.logs import get_logger
 from rota.runtime.executor import Executor
 from rota.runtime.health import Pulse
 from rota.runtime.lease import safe_seconds
+from rota.runtime.loop_watchdog import LoopWatchdog
 from rota.runtime.running import Running
-from rota.runtime.stall import StallWatch
 from rota.runtime.thread_duty import ThreadDuty, call_on
 from rota.runtime.verdict import Cause
 from rota.stores.base import Store
@@ -70,7 +70,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         self._call_timeout = seconds_of(call_timeout)
         self._period = min(lease_ms / 4_000, LONGEST_PERIOD)
         self._safe_for = safe_seconds(lease_ms)
-        self._stall = StallWatch(executor)
+        self._watchdog = LoopWatchdog(executor)
 
     def pause(self, failures: int) -> float:
         """Until the next renewal, or until the first run must be fenced if that is sooner; failures change nothing."""
@@ -87,7 +87,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
     def _pass_safely(self, failures: int) -> bool:
         is_good = super()._pass_safely(failures)
         if is_good and self._loop is not None:
-            self._stall.look(self._loop, self._clock.monotonic())
+            self._watchdog.look(self._loop, self._clock.monotonic())
         return is_good
 
     # --- one beat ---

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Pulse
 from rota.stores.base import Store
 
@@ -37,7 +36,7 @@ class Listener(Duty[bool]):
         self._deadline = WAIT_MS / 1_000 + seconds_of(call_timeout)
 
     async def run_once(self, now: Instant | None = None) -> bool:
-        poked = await within(self._deadline, "wait", self._store.wait(WAIT_MS))
+        poked = await with_timeout(self._deadline, "wait", self._store.wait(WAIT_MS))
         if poked:
             self._on_poke()
         return poked

@@ -23,7 +23,7 @@ from rota.core.task import Task, Transition
 from rota.runtime.handler import Handler, HandlerFunction
 from rota.runtime.verdict import Verdict
 
-__all__ = ["Line", "Order", "Place", "run_in_process"]
+__all__ = ["ChildCall", "ChildMessage", "FunctionLocation", "run_in_process"]
 
 TERMINATE_GRACE = 1.0
 """Seconds between asking a process to end and ending it."""
@@ -31,7 +31,7 @@ _LINE_LIMIT = 64 * 1024
 _COMMAND = (sys.executable, "-m", "rota.runtime.child")
 
 
-class Place(msgspec.Struct, frozen=True):
+class FunctionLocation(msgspec.Struct, frozen=True):
     """Where a function is found: by module, or by file if it stands in the program's main module."""
 
     qualname: str
@@ -39,31 +39,31 @@ class Place(msgspec.Struct, frozen=True):
     path: str | None = None
 
 
-class Order(msgspec.Struct, frozen=True):
+class ChildCall(msgspec.Struct, frozen=True):
     """Everything that the child needs to know."""
 
-    place: Place
+    location: FunctionLocation
     task: Task
     timeout_ms: Millis
     positional: bool
     sys_path: tuple[str, ...]
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChildMessage(msgspec.Struct, frozen=True):
     """One line of the child's answer: progress (JSON in a text), or the verdict."""
 
     progress: str | None = None
     verdict: Verdict | None = None
 
 
-_decode_line = warmed(msgspec.json.Decoder(Line), "{}").decode
+_decode_message = warmed(msgspec.json.Decoder(ChildMessage), "{}").decode
 
 
 async def run_in_process(
     handler: Handler, task: Task, timeout_ms: Millis, on_progress: Callable[[str], None] | None
 ) -> Verdict:
     """The verdict of one run in a child process. Cancelling it kills the process and waits for its end."""
-    order = Order(place_of(handler.function), task, timeout_ms, handler.positional, tuple(sys.path))
+    call = ChildCall(location_of(handler.function), task, timeout_ms, handler.positional, tuple(sys.path))
     process = await asyncio.create_subprocess_exec(
         *_COMMAND,
         stdin=asyncio.subprocess.PIPE,
@@ -72,39 +72,39 @@ async def run_in_process(
         start_new_session=True,
     )
     try:
-        verdict = await _converse(process, msgspec.json.encode(order), on_progress)
+        verdict = await _converse(process, msgspec.json.encode(call), on_progress)
         return verdict or _died(await process.wait())
     finally:
         await _end(process)
 
 
-def place_of(function: HandlerFunction) -> Place:
+def location_of(function: HandlerFunction) -> FunctionLocation:
     """Where the child finds the function. The main module has no name that can be imported, but a file."""
     module: str = function.__module__
     qualname = str(getattr(function, "__qualname__", ""))
     if module != "__main__":
-        return Place(qualname, module=module)
+        return FunctionLocation(qualname, module=module)
     main = sys.modules["__main__"]
     if main.__spec__ is not None:
-        return Place(qualname, module=main.__spec__.name)
-    return Place(qualname, path=getattr(main, "__file__", None))
+        return FunctionLocation(qualname, module=main.__spec__.name)
+    return FunctionLocation(qualname, path=getattr(main, "__file__", None))
 
 
 async def _converse(
-    process: asyncio.subprocess.Process, order: bytes, on_progress: Callable[[str], None] | None
+    process: asyncio.subprocess.Process, call: bytes, on_progress: Callable[[str], None] | None
 ) -> Verdict | None:
-    """Send the order, listen to the progress; the verdict, or None if the child ended without one."""
+    """Send the call, listen to the progress; the verdict, or None if the child ended without one."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(order + b"\n")
+        process.stdin.write(call + b"\n")
         await process.stdin.drain()
     while text := await process.stdout.readline():
-        line = _decode_line(text)
-        if line.verdict is not None:
-            return line.verdict
-        if line.progress is not None and on_progress is not None:
-            on_progress(line.progress)
+        message = _decode_message(text)
+        if message.verdict is not None:
+            return message.verdict
+        if message.progress is not None and on_progress is not None:
+            on_progress(message.progress)
     return None
 
 

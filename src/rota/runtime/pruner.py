@@ -7,8 +7,7 @@ from typing import Final
 
 from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Pulse
 from rota.stores.base import Purged, Store
 
@@ -44,7 +43,9 @@ class Pruner(Duty[Purged]):
     async def run_once(self, now: Instant | None = None) -> Purged:
         total = Purged(0, 0, 0, 0)
         for _ in range(MAX_PAGES):
-            pruned = await within(self._call_timeout, "prune", self._store.prune(self._run_ttl_ms, self._page, now=now))
+            pruned = await with_timeout(
+                self._call_timeout, "prune", self._store.prune(self._run_ttl_ms, self._page, now=now)
+            )
             total = Purged(*(a + b for a, b in zip(total, pruned, strict=True)))
             if max(pruned) < self._page:
                 break
@@ -53,11 +54,11 @@ class Pruner(Duty[Purged]):
 
     async def _erase(self, now: Instant | None) -> None:
         """Go on with the erasures that are under way: whoever asked may be gone, or waits for a run to end."""
-        for erasure in await within(self._call_timeout, "erasures", self._store.erasures()):
+        for erasure in await with_timeout(self._call_timeout, "erasures", self._store.erasures()):
             before = erasure
             for _ in range(MAX_PAGES):
                 call = self._store.erase_user(erasure.user_id, now=now)
-                moved = await within(self._call_timeout, "erase_user", call)
+                moved = await with_timeout(self._call_timeout, "erase_user", call)
                 if not moved.has_more(before):
                     break
                 before = moved

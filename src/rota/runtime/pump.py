@@ -8,8 +8,7 @@ from typing import Final
 from rota.call_timeout import seconds_of
 from rota.clock import Instant
 from rota.core.task_type import TaskType
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Pulse
 from rota.stores.base import Store
 
@@ -57,7 +56,7 @@ class Pump(Duty[int]):
         """Hand on everything that waits; how many completions that were."""
         total = 0
         while self.is_needed:
-            handed = await within(self._call_timeout, "pump", self._store.pump(PAGE, now=now))
+            handed = await with_timeout(self._call_timeout, "pump", self._store.pump(PAGE, now=now))
             total += handed
             if handed < PAGE:
                 break

@@ -16,10 +16,9 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.history import Slice, add
 from rota.group_commit import MAX_GROUP
 from rota.logs import get_logger
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Pulse
-from rota.runtime.ledger import Ledger
+from rota.runtime.stats import InstanceStats
 from rota.stores.base import Store
 
 __all__ = ["RecordReport", "Recorder"]
@@ -46,7 +45,7 @@ class Recorder(Duty[RecordReport]):
     def __init__(
         self,
         store: Store,
-        ledger: Ledger,
+        stats: InstanceStats,
         *,
         clock: Clock,
         pulse: Pulse,
@@ -55,7 +54,7 @@ class Recorder(Duty[RecordReport]):
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
-        self._ledger = ledger
+        self._stats = stats
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._waiting: list[Slice] = []
@@ -65,16 +64,16 @@ class Recorder(Duty[RecordReport]):
     def ticked(self, now: Instant) -> None:
         """The store has told the time: what is new belongs to the minute that it lies in."""
         self._ahead_ms = now - self._clock.now()
-        if self._ledger.has_news or self._waiting:
+        if self._stats.has_news or self._waiting:
             self.wake()
 
     async def run_once(self, now: Instant | None = None) -> RecordReport:
-        if self._ledger.has_news:
-            self._waiting = self._bounded([*self._waiting, *self._ledger.take_news(await self._time(now))])
+        if self._stats.has_news:
+            self._waiting = self._bounded([*self._waiting, *self._stats.take_news(await self._time(now))])
         recorded = 0
         while self._waiting:
             group = self._waiting[:MAX_GROUP]
-            await within(self._call_timeout, "record", self._store.record(group, now=now))
+            await with_timeout(self._call_timeout, "record", self._store.record(group, now=now))
             del self._waiting[: len(group)]
             recorded += len(group)
         return RecordReport(recorded)
@@ -86,7 +85,7 @@ class Recorder(Duty[RecordReport]):
         if now is not None:
             return now
         if self._ahead_ms is None:
-            return await within(self._call_timeout, "now", self._store.now())
+            return await with_timeout(self._call_timeout, "now", self._store.now())
         return self._clock.now() + self._ahead_ms
 
     def _bounded(self, slices: list[Slice]) -> list[Slice]:

@@ -26,10 +26,10 @@ class Running:
         "_progress_sent",
         "_run",
         "cause",
-        "deserted",
         "entered",
         "error",
         "interrupted",
+        "is_abandoned",
         "job",
         "left_behind",
         "settling",
@@ -56,7 +56,7 @@ class Running:
         self.settling = False
         self.settling_since = math.inf
         """Monotonic seconds: when the handler was over, and its outcome began its way to the store."""
-        self.deserted = False
+        self.is_abandoned = False
         """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
         self.job: asyncio.Task[None] | None = None
         self.left_behind: asyncio.Task[None] | None = None

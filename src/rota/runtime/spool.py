@@ -35,8 +35,7 @@ from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity
 from rota.errors import RotaError, StoreUnavailable, UnknownTaskType
 from rota.logs import get_logger
-from rota.runtime.deadline import within
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Health, Pulse
 from rota.runtime.spool_file import SpooledTouch, SpoolFile
 from rota.stores.base import Store
@@ -221,7 +220,7 @@ class Spool:
     async def _send(self, activity: Activity) -> Touched:
         store = self._connected() or await self._connect()
         # The group that it has joined goes on without it: giving up here cancels nothing.
-        return (await within(self._patience, "touch", store.touch([activity])))[0]
+        return (await with_timeout(self._patience, "touch", store.touch([activity])))[0]
 
     async def _connect(self) -> Store:
         """The store, connected within the time of a call. It goes on connecting when that is over."""
@@ -307,11 +306,11 @@ class Spool:
         """How far the store's clock is ahead of this one's, or a little more: an activity that seems too late by the
         time of a round trip costs at most a run, one that seems too early would be forgotten."""
         asked_at = self._clock.now()
-        return await within(self._call_timeout, "now", store.now()) - asked_at
+        return await with_timeout(self._call_timeout, "now", store.now()) - asked_at
 
     async def _erased(self, store: Store) -> dict[str, Instant]:
         """When the users that are to be forgotten, or were of late, asked for it."""
-        erasures = await within(self._call_timeout, "erasures", store.erasures(with_done=True))
+        erasures = await with_timeout(self._call_timeout, "erasures", store.erasures(with_done=True))
         return {erasure.user_id: erasure.asked_at for erasure in erasures}
 
     async def _hand_over(
@@ -336,7 +335,7 @@ class Spool:
     async def _offer(self, store: Store, activities: list[Activity], now: Instant | None) -> list[TouchOutcome | None]:
         """What the store says to each; None for one that it refuses."""
         try:
-            touched = await within(self._call_timeout, "touch", store.touch(activities, now=now))
+            touched = await with_timeout(self._call_timeout, "touch", store.touch(activities, now=now))
         except StoreUnavailable:
             raise
         except RotaError as error:

@@ -17,13 +17,12 @@ from rota.core.task import Task, Transition
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
-from rota.runtime.deadline import within
-from rota.runtime.dispatcher import Dispatcher, Slots, Withheld
+from rota.runtime.dispatcher import BlockedTypes, Dispatcher, Slots
+from rota.runtime.duty import with_timeout
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Health, Pulse
 from rota.runtime.heartbeat import Heartbeat
-from rota.runtime.ledger import Ledger
 from rota.runtime.listener import WAIT_MS, Listener
 from rota.runtime.observer import Guarded, Observer
 from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
@@ -31,6 +30,7 @@ from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
 from rota.runtime.reconciler import Reconcilable, Reconciler
 from rota.runtime.recorder import Recorder
+from rota.runtime.stats import InstanceStats
 from rota.runtime.sweeper import Sweeper
 from rota.runtime.verdict import Cause
 from rota.stores.base import Beat, Store, Tick
@@ -71,9 +71,9 @@ class Worker:
         clock: Clock,
         chance: Callable[[], float] = random.random,
         instance: str | None = None,
-        ledger: Ledger | None = None,
+        stats: InstanceStats | None = None,
         observers: Sequence[Observer] = (),
-        withheld: Withheld | None = None,
+        blocked_types: BlockedTypes | None = None,
     ) -> None:
         _check(handlers, types)
         settings = settings or WorkerSettings()
@@ -86,8 +86,8 @@ class Worker:
         self._started_at = clock.now()
         self._pulse = pulse = Pulse(clock)
         patience = settings.call_timeout
-        self._ledger = ledger = ledger or Ledger()
-        self._observers: tuple[Observer, ...] = (ledger, *map(Guarded, observers))
+        self._stats = stats = stats or InstanceStats()
+        self._observers: tuple[Observer, ...] = (stats, *map(Guarded, observers))
         self._executor = Executor(
             store,
             handlers,
@@ -114,7 +114,7 @@ class Worker:
             pulse=pulse,
             chance=chance,
             call_timeout=patience,
-            withheld=withheld,
+            blocked_types=blocked_types,
         )
         self._listener = Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience)
         self._sweeper = Sweeper(
@@ -127,7 +127,7 @@ class Worker:
             call_timeout=patience,
         )
         self._pruner = Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience)
-        self._recorder = Recorder(store, ledger, clock=clock, pulse=pulse, chance=chance, call_timeout=patience)
+        self._recorder = Recorder(store, stats, clock=clock, pulse=pulse, chance=chance, call_timeout=patience)
         self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
         self._reconciler = Reconciler(store, pulse=pulse, chance=chance) if isinstance(store, Reconcilable) else None
         self._executor.on_settled = self._on_settled
@@ -284,7 +284,7 @@ class Worker:
         """Give back what was claimed and never begun, and be listed no longer. The store may be away: then it reaps."""
         try:
             await self._dispatcher.give_back()
-            await within(self._settings.call_timeout, "leave", self._store.leave(self.instance))
+            await with_timeout(self._settings.call_timeout, "leave", self._store.leave(self.instance))
             await self._recorder.run_once()
         except Exception as error:
             log.warning("goodbye not heard", instance=self.instance, error=str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.clock import Instant
-from rota.core.rank import Head, Line, shares
+from rota.core.rank import DueLine, Head, shares
 from rota.core.task import Task
 from rota.stores.base import Claimed, ClaimRequest
 
@@ -51,9 +51,9 @@ class Queue:
             return 0
         return min(self._want - len(self.tasks), max(0, limit) + self._owns_next)
 
-    def line(self, heads: Sequence[Head]) -> Line:
+    def line(self, heads: Sequence[Head]) -> DueLine:
         self._seen = len(heads)
-        return Line(heads, self._running + len(self.tasks), self._owns_next)
+        return DueLine(heads, self._running + len(self.tasks), self._owns_next)
 
     def take(self, tasks: Sequence[Task], *, next_due_at: Instant | None, is_spent: bool) -> None:
         """What was started of its share. `is_spent`: its rate allows no more until the next due time."""

@@ -1,8 +1,9 @@
 """Metrics in Prometheus' text format: what this instance has seen, and how the whole store stands.
 
-What the instance has seen costs nothing to read: the ledger has it already. How the store stands is read at a scrape,
-at most once in five seconds, and a store that is away shows as `rota_store_up 0` instead of failing the scrape. Labels
-are bounded: at most a hundred types have names of their own, reasons come in classes, and no key or user ever appears.
+What the instance has seen costs nothing to read: `InstanceStats` has it already. How the store stands is read at a
+scrape, at most once in five seconds, and a store that is away shows as `rota_store_up 0` instead of failing the scrape.
+Labels are bounded: at most a hundred types have names of their own, reasons come in classes, and no key or user ever
+appears.
 `docs/metrics.md` lists every name.
 """
 
@@ -31,7 +32,7 @@ from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError
 from rota.logs import get_logger
-from rota.runtime.ledger import Book, Ledger
+from rota.runtime.stats import InstanceStats, RunStats
 from rota.stores.base import Counts
 
 __all__ = ["MAX_TYPES", "Metrics"]
@@ -117,31 +118,31 @@ class Metrics:
     # --- families ---
 
     def _families(self) -> Iterator[Metric]:
-        ledger = self._app.host.ledger
+        stats = self._app.host.stats
         yield InfoMetricFamily("rota_build", "The version of Rota.", {"version": _version()})
-        yield from self._runs(ledger)
-        yield from self._instance(ledger)
+        yield from self._runs(stats)
+        yield from self._instance(stats)
         yield from self._store()
 
-    def _runs(self, ledger: Ledger) -> Iterator[Metric]:
-        books: defaultdict[str, Book] = defaultdict(Book)
-        for task_type, book in sorted(ledger.totals().items()):
-            books[self._label(task_type)].add(book)
+    def _runs(self, stats: InstanceStats) -> Iterator[Metric]:
+        by_label: defaultdict[str, RunStats] = defaultdict(RunStats)
+        for task_type, runs in sorted(stats.totals().items()):
+            by_label[self._label(task_type)].add(runs)
         ended = CounterMetricFamily("rota_runs", "Runs that ended here.", labels=["type", "status", "reason"])
         took = HistogramMetricFamily("rota_run_duration_seconds", "How long runs took.", labels=["type"])
         late = HistogramMetricFamily(
             "rota_lateness_seconds", "From the due time of a task to its first claim.", labels=["type"]
         )
-        for label, book in books.items():
-            for status, reason, count in _outcomes(book):
+        for label, runs in by_label.items():
+            for status, reason, count in _outcomes(runs):
                 ended.add_metric([label, status, reason], count)
-            took.add_metric([label], _buckets(book.took), book.took_sum_ms / SECOND)
-            late.add_metric([label], _buckets(book.late), book.late_sum_ms / SECOND)
-        for label, reason, count in self._summed(ledger.passed):
+            took.add_metric([label], _buckets(runs.took), runs.took_sum_ms / SECOND)
+            late.add_metric([label], _buckets(runs.late), runs.late_sum_ms / SECOND)
+        for label, reason, count in self._summed(stats.passed):
             ended.add_metric([label, "skipped", reason], count)
         yield from (ended, took, late)
         touches = CounterMetricFamily("rota_touches", "Activities, by what they led to.", labels=["type", "outcome"])
-        for label, outcome, count in self._summed(ledger.touches):
+        for label, outcome, count in self._summed(stats.touches):
             touches.add_metric([label, outcome], count)
         yield touches
 
@@ -155,13 +156,13 @@ class Metrics:
         for (label, word), count in sorted(total.items()):
             yield label, word, count
 
-    def _instance(self, ledger: Ledger) -> Iterator[Metric]:
+    def _instance(self, stats: InstanceStats) -> Iterator[Metric]:
         health = self._app.health()
-        yield _counter("rota_lease_losses", "Runs stopped because their lease was lost.", ledger.lease_losses)
-        yield _counter("rota_stale_writes", "Ends of runs that were refused as stale.", ledger.stale_writes)
-        yield _counter("rota_reaped", "Tasks taken back from dead instances by this one.", ledger.reaped_total)
-        yield _counter("rota_claims", "Claims that were made.", ledger.claims_total)
-        yield _counter("rota_claimed_tasks", "Tasks that claims have brought.", ledger.claimed_total)
+        yield _counter("rota_lease_losses", "Runs stopped because their lease was lost.", stats.lease_losses)
+        yield _counter("rota_stale_writes", "Ends of runs that were refused as stale.", stats.stale_writes)
+        yield _counter("rota_reaped", "Tasks taken back from dead instances by this one.", stats.reaped_total)
+        yield _counter("rota_claims", "Claims that were made.", stats.claims_total)
+        yield _counter("rota_claimed_tasks", "Tasks that claims have brought.", stats.claimed_total)
         yield _gauge("rota_ready", "Whether this instance can do its work.", int(health.ok))
         yield _gauge("rota_running", "Runs under way here.", health.running)
         yield _gauge("rota_abandoned_handlers", "Handlers that were given up on and still run.", health.abandoned)
@@ -219,11 +220,11 @@ class _Collected(Collector):
         return self._families()
 
 
-def _outcomes(book: Book) -> Iterator[tuple[str, str, int]]:
+def _outcomes(runs: RunStats) -> Iterator[tuple[str, str, int]]:
     """Status, reason and count, in the words of the run log."""
-    if book.success:
-        yield "success", "", book.success
-    for reason, count in sorted(book.reasons.items()):
+    if runs.success:
+        yield "success", "", runs.success
+    for reason, count in sorted(runs.reasons.items()):
         status = "lost" if reason in _LOST else "skipped" if reason in _SKIPPED else "error"
         yield status, reason, count
 

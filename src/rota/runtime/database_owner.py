@@ -20,14 +20,24 @@ from rota.clock import Clock
 from rota.config.urls import masked
 from rota.errors import DatabaseElsewhere, StoreUnavailable
 from rota.logs import get_logger
-from rota.runtime.deadline import within
+from rota.runtime.duty import with_timeout
 from rota.stores.base import Store
 
 if TYPE_CHECKING:
     # Importing Rota imports no engine.
     from rota.database import Database
 
-__all__ = ["AGENTS", "MEMORY", "PARTS", "Belonging", "Home", "home_of", "identity_of", "place_of", "refusal"]
+__all__ = [
+    "AGENTS",
+    "MEMORY",
+    "PARTS",
+    "DatabaseIdentity",
+    "DatabaseOwnership",
+    "identity_of",
+    "location_of",
+    "owner_of",
+    "refusal",
+]
 
 MEMORY: Final = "memory"
 AGENTS: Final = "agents"
@@ -38,20 +48,20 @@ LOOK_AGAIN_SECONDS: Final = 10.0
 PATIENCE: Final = 0.25
 """Seconds that a capture waits for the store once it has been told where the part belongs."""
 
-log = get_logger("rota.belonging")
+log = get_logger("rota.database_owner")
 
 
-class Home(NamedTuple):
+class DatabaseIdentity(NamedTuple):
     """A database as the store notes it: its identity, and where it was when that was noted."""
 
     identity: str
-    place: str
+    location: str
 
     def __str__(self) -> str:
-        return f"{self.identity} {self.place}"
+        return f"{self.identity} {self.location}"
 
 
-async def home_of(store: Store, part: str) -> Home | None:
+async def owner_of(store: Store, part: str) -> DatabaseIdentity | None:
     """The database that the tasks of a part belong to; None if nobody has captured or served any yet."""
     noted = await store.noted(_name(part))
     return None if noted is None else _read(noted)
@@ -62,7 +72,7 @@ async def identity_of(database: Database) -> str:
     return await database.identify(uuid.uuid4().hex)
 
 
-def place_of(url: str) -> str:
+def location_of(url: str) -> str:
     """Where a database is, for people on other hosts."""
     name, _, file = masked(url).partition(":///")
     if name != "sqlite" or file == ":memory:":
@@ -70,15 +80,15 @@ def place_of(url: str) -> str:
     return f"{Path(file.partition('?')[0]).absolute()} on {socket.gethostname()}"
 
 
-def refusal(part: str, store: str, here: str, home: Home) -> str:
+def refusal(part: str, store: str, here: str, owner: DatabaseIdentity) -> str:
     """Why an instance leaves a part alone, and what to do about it: the same words at every face.
 
-    The first sentence names no place: anybody may read it, at `/readyz`.
+    The first sentence names no location: anybody may read it, at `/readyz`.
     """
     return (
         f"The {part} tasks of this store belong to another database than this instance has. They belong to"
-        f" {home.place}; this is {here}, with the store {masked(store)}. Nothing of {part} is run or taken on here: it"
-        " would find nothing, and call that a success. Let all instances share one database"
+        f" {owner.location}; this is {here}, with the store {masked(store)}. Nothing of {part} is run or taken on here:"
+        " it would find nothing, and call that a success. Let all instances share one database"
         " (`database: postgresql://...`), or give this one a store of its own (another server, or ?prefix=...). If the"
         " other database is gone for good, say that it is this one now: `rota database adopt`."
     )
@@ -88,15 +98,15 @@ def _name(part: str) -> str:
     return f"database of {part}"
 
 
-def _read(noted: str) -> Home:
-    identity, _, place = noted.partition(" ")
-    return Home(identity, place or "nobody knows where")
+def _read(noted: str) -> DatabaseIdentity:
+    identity, _, location = noted.partition(" ")
+    return DatabaseIdentity(identity, location or "nobody knows where")
 
 
-class Belonging:
+class DatabaseOwnership:
     """What one instance knows about the parts that it has.
 
-    `connected` is the store if it is open, `database` gives the open database; `place` is where that is, for people
+    `connected` is the store if it is open, `database` gives the open database; `location` is where that is, for people
     elsewhere.
     """
 
@@ -104,14 +114,14 @@ class Belonging:
         self,
         connected: Callable[[], Store | None],
         database: Callable[[], Awaitable[Database]],
-        place: Callable[[], str],
+        location: Callable[[], str],
         *,
         clock: Clock,
         call_timeout: float,
     ) -> None:
         self._connected = connected
         self._database = database
-        self._place = place
+        self._location = location
         self._clock = clock
         self._call_timeout = call_timeout
         self._types: dict[str, frozenset[str]] = {}
@@ -122,7 +132,7 @@ class Belonging:
         """Why this database could not be asked who it is."""
         self._looked_at: dict[str, float] = {}
 
-    def need(self, part: str, types: Collection[str]) -> None:
+    def register(self, part: str, types: Collection[str]) -> None:
         """The tasks of these types are about something in the database."""
         self._types[part] = frozenset(types)
 
@@ -131,7 +141,7 @@ class Belonging:
         """What a person should look at, one text for each thing."""
         return [*self._elsewhere.values(), *([] if self._unknown is None else [self._unknown])]
 
-    async def withheld(self, store: Store) -> frozenset[str]:
+    async def blocked_types(self, store: Store) -> frozenset[str]:
         """The types that are not to be run here, as the store says now. Whoever asks serves: a part that belongs
         nowhere yet belongs here.
 
@@ -145,26 +155,26 @@ class Belonging:
         self._unknown = None
         for part in self._types:
             assert here is not None, "there is a part"
-            await self._look(store, part, here, settle=True)
+            await self._compare(store, part, here, take=True)
         return frozenset[str]().union(*(types for part, types in self._types.items() if part in self._elsewhere))
 
-    async def troubles(self, store: Store) -> list[str]:
+    async def conflicts(self, store: Store) -> list[str]:
         """The same in words, for who serves nothing yet: looking notes nothing."""
         for part in self._types:
-            await self._look(store, part, await self._here(), settle=False)
+            await self._compare(store, part, await self._here(), take=False)
         return list(self._elsewhere.values())
 
-    async def check(self, part: str, *, settle: bool) -> Database:
+    async def check(self, part: str, *, take: bool) -> Database:
         """The database, for what is of a part; `DatabaseElsewhere` if that must not be this one.
 
-        With `settle` something is to be kept there: a part that belongs nowhere yet belongs here.
+        With `take` something is to be kept there: a part that belongs nowhere yet belongs here.
         """
         database = await self._database()
         store = self._connected()
         if store is not None and self._is_due(part):
             patience = PATIENCE if part in self._looked_at else self._call_timeout
             try:
-                await within(patience, "noted", self._look(store, part, await self._here(), settle=settle))
+                await with_timeout(patience, "noted", self._compare(store, part, await self._here(), take=take))
             except StoreUnavailable as error:
                 self._looked_at[part] = self._clock.monotonic()
                 log.info("database not compared", part=part, error=str(error))
@@ -172,9 +182,9 @@ class Belonging:
             raise DatabaseElsewhere(self._elsewhere[part])
         return database
 
-    async def adopt(self, store: Store, part: str) -> Home | None:
+    async def adopt(self, store: Store, part: str) -> DatabaseIdentity | None:
         """A person says that it is this database from now on; the one that it was, if it was another."""
-        here, before = await self._here(), await home_of(store, part)
+        here, before = await self._here(), await owner_of(store, part)
         await store.note(_name(part), str(here), replace=True)
         self._elsewhere.pop(part, None)
         return None if before is None or before.identity == here.identity else before
@@ -183,22 +193,22 @@ class Belonging:
         looked_at = self._looked_at.get(part)
         return looked_at is None or self._clock.monotonic() - looked_at >= LOOK_AGAIN_SECONDS
 
-    async def _here(self) -> Home:
+    async def _here(self) -> DatabaseIdentity:
         if self._identity is None:
             self._identity = await identity_of(await self._database())
-        return Home(self._identity, self._place())
+        return DatabaseIdentity(self._identity, self._location())
 
-    async def _look(self, store: Store, part: str, here: Home, *, settle: bool) -> None:
-        home = await within(self._call_timeout, "noted", home_of(store, part))
+    async def _compare(self, store: Store, part: str, here: DatabaseIdentity, *, take: bool) -> None:
+        owner = await with_timeout(self._call_timeout, "noted", owner_of(store, part))
         # Once a store was emptied whoever has the data is the first again: one that was turned away leaves it to them.
-        if home is None and settle and part not in self._elsewhere:
-            home = _read(await within(self._call_timeout, "note", store.note(_name(part), str(here))))
-        if home is not None or settle:
+        if owner is None and take and part not in self._elsewhere:
+            owner = _read(await with_timeout(self._call_timeout, "note", store.note(_name(part), str(here))))
+        if owner is not None or take:
             self._looked_at[part] = self._clock.monotonic()
-        if home is None:
+        if owner is None:
             return
-        if home.identity != here.identity:
-            self._leave_alone(part, refusal(part, store.url, here.place, home), serves=settle and part in self._types)
+        if owner.identity != here.identity:
+            self._leave_alone(part, refusal(part, store.url, here.location, owner), serves=take and part in self._types)
         elif self._elsewhere.pop(part, None):
             log.info("database is this one", part=part)
 

@@ -8,7 +8,7 @@ import contextlib
 from rota.logs import get_logger
 from rota.runtime.executor import Executor
 
-__all__ = ["StallWatch"]
+__all__ = ["LoopWatchdog"]
 
 PATIENCE = 1.0
 """Seconds without an answer from the loop after which a stall is worth a line."""
@@ -16,7 +16,7 @@ PATIENCE = 1.0
 log = get_logger("rota.heartbeat")
 
 
-class StallWatch:
+class LoopWatchdog:
     """Asks the loop for a sign of life from another thread, and logs once per stall who is to blame."""
 
     def __init__(self, executor: Executor) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Lane", "Offer", "share"]
+__all__ = ["Lane", "Offer", "fair_share"]
 
 
 class Lane(NamedTuple):
@@ -33,7 +33,7 @@ class Offer(NamedTuple):
     own: frozenset[str]
 
 
-def share(slots: int, free: int, lanes: Sequence[Lane]) -> Offer:
+def fair_share(slots: int, free: int, lanes: Sequence[Lane]) -> Offer:
     """What to ask for with so many of the slots free.
 
     Where there are as many slots as types, each type keeps one: those that run nothing have theirs free at any time,

@@ -1,6 +1,6 @@
-"""The books of one instance: what it ran, how late, how long, how it ended.
+"""The statistics of one instance: what it ran, how late, how long, how it ended.
 
-A run is entered once, here, as a handful of additions; the metrics read the sums, and the recorder takes what is new
+A run is counted once, here, as a handful of additions; the metrics read the sums, and the recorder takes what is new
 to the store's history. Both see the same figures, and a run pays for one of them only.
 """
 
@@ -18,7 +18,7 @@ from rota.core.task import Task, Transition
 from rota.runtime.running import Running
 from rota.runtime.verdict import Cause, Verdict
 
-__all__ = ["Book", "Ledger"]
+__all__ = ["InstanceStats", "RunStats"]
 
 _NO_END: Final = {Transition.RELEASE: "released", Transition.SNOOZE: "snoozed"}
 """How a run can stop without having ended: the same work goes on later."""
@@ -27,7 +27,7 @@ _TAKEN: Final = frozenset({Cause.LOST, Cause.FENCED})
 _COMPLETE: Final = Transition.COMPLETE
 
 
-class Book:
+class RunStats:
     """Sums over the runs of one type in one trigger mode."""
 
     __slots__ = ("late", "late_sum_ms", "reasons", "success", "took", "took_max_ms", "took_min_ms", "took_sum_ms")
@@ -47,7 +47,7 @@ class Book:
     def error(self) -> int:
         return sum(self.reasons.values())
 
-    def enter(self, reason: str | None, took_ms: Millis) -> None:
+    def count(self, reason: str | None, took_ms: Millis) -> None:
         """One run: None is the reason of a success."""
         if reason is None:
             self.success += 1
@@ -60,8 +60,8 @@ class Book:
         if self.took_min_ms is None or took_ms < self.took_min_ms:
             self.took_min_ms = took_ms
 
-    def add(self, other: Book) -> None:
-        """Everything that stands in another book."""
+    def add(self, other: RunStats) -> None:
+        """Everything that another one has counted."""
         self.success += other.success
         for reason, count in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
@@ -90,10 +90,10 @@ class Book:
         )
 
 
-_Books = dict[tuple[str, str], Book]
+_StatsByType = dict[tuple[str, str], RunStats]
 
 
-class Ledger:
+class InstanceStats:
     """An `Observer` that adds up. It lives as long as the process: a worker that comes back goes on in it."""
 
     def __init__(self) -> None:
@@ -106,35 +106,35 @@ class Ledger:
         """Activities, by type and by what they led to."""
         self.passed: dict[str, Counter[str]] = {}
         """Runs that stopped without having ended, by type and by how: released, snoozed."""
-        self._new: _Books = {}
-        self._old: _Books = {}
+        self._new: _StatsByType = {}
+        self._old: _StatsByType = {}
 
-    # --- entering ---
+    # --- counting ---
 
     def run_started(self, running: Running) -> None:
-        """Only the end of a run is entered."""
+        """Only the end of a run counts."""
 
     def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
         task = running.task
         if running.cause is not None and running.cause in _TAKEN:
             self.lease_losses += 1
         if verdict is None or not landed:
-            return  # whoever has taken it over enters it
+            return  # whoever has taken it over counts it
         reason: str | None = None
         if verdict.transition is not _COMPLETE:
             if verdict.transition in _NO_END:
                 self.passed.setdefault(task.task_type, Counter())[_NO_END[verdict.transition]] += 1
                 return
             reason = bounded_reason(verdict.reason)
-        book = self._new.get((task.task_type, task.trigger_mode)) or self._book(task)
-        book.enter(reason, running.took_ms)
+        stats = self._new.get((task.task_type, task.trigger_mode)) or self._stats_of(task)
+        stats.count(reason, running.took_ms)
         # Only a first attempt has waited for its due time; a retry's was set by its back-off.
         if task.attempt == 1 and task.claimed_at is not None:
             late_ms = task.claimed_at - task.scheduled_at
             if late_ms < 0:
                 late_ms = 0
-            book.late[bisect_left(BOUNDS_MS, late_ms)] += 1
-            book.late_sum_ms += late_ms
+            stats.late[bisect_left(BOUNDS_MS, late_ms)] += 1
+            stats.late_sum_ms += late_ms
 
     def write_refused(self, task: Task) -> None:
         self.stale_writes += 1
@@ -142,7 +142,7 @@ class Ledger:
     def reaped(self, task: Task, now: Instant) -> None:
         self.reaped_total += 1
         took_ms = 0 if task.claimed_at is None else max(0, now - task.claimed_at)
-        self._book(task).enter(bounded_reason(task.reason or "lost"), took_ms)
+        self._stats_of(task).count(bounded_reason(task.reason or "lost"), took_ms)
 
     def claimed(self, count: int) -> None:
         self.claims_total += 1
@@ -156,12 +156,12 @@ class Ledger:
         word = str.__str__(outcome)
         counts[word] = counts.get(word, 0) + 1
 
-    def _book(self, task: Task) -> Book:
-        place = task.task_type, task.trigger_mode
-        book = self._new.get(place)
-        if book is None:
-            book = self._new[place] = Book()
-        return book
+    def _stats_of(self, task: Task) -> RunStats:
+        at = task.task_type, task.trigger_mode
+        stats = self._new.get(at)
+        if stats is None:
+            stats = self._new[at] = RunStats()
+        return stats
 
     # --- reading ---
 
@@ -170,25 +170,25 @@ class Ledger:
         return bool(self._new)
 
     def take_news(self, now: Instant) -> list[Slice]:
-        """What was entered since the last call, as slices of the minute that `now` lies in."""
+        """What was counted since the last call, as slices of the minute that `now` lies in."""
         fresh, self._new = self._new, {}
         _add_all(self._old, fresh.items())
         start_at = Resolution.MINUTE.start_of(now)
-        return [book.as_slice(task_type, mode, start_at) for (task_type, mode), book in fresh.items()]
+        return [stats.as_slice(task_type, mode, start_at) for (task_type, mode), stats in fresh.items()]
 
-    def totals(self) -> dict[str, Book]:
-        """Everything that was ever entered, by type."""
-        found: dict[str, Book] = {}
-        for books in (self._old, self._new):
-            for (task_type, _), book in books.items():
-                found.setdefault(task_type, Book()).add(book)
+    def totals(self) -> dict[str, RunStats]:
+        """Everything that was ever counted, by type."""
+        found: dict[str, RunStats] = {}
+        for summed in (self._old, self._new):
+            for (task_type, _), stats in summed.items():
+                found.setdefault(task_type, RunStats()).add(stats)
         return found
 
 
-def _add_all(books: _Books, more: Iterable[tuple[tuple[str, str], Book]]) -> None:
-    for place, book in more:
-        known = books.get(place)
+def _add_all(summed: _StatsByType, more: Iterable[tuple[tuple[str, str], RunStats]]) -> None:
+    for at, stats in more:
+        known = summed.get(at)
         if known is None:
-            books[place] = book
+            summed[at] = stats
         else:
-            known.add(book)
+            known.add(stats)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.rank import Head, Line, shares
-from rota.runtime.share import Lane, share
+from rota.core.rank import DueLine, Head, shares
+from rota.runtime.fair_share import Lane, fair_share
 
 
 def granted(slots: int, lanes: list[Lane], priorities: dict[str, int] | None = None) -> dict[str, int]:
     """How many of each type start if all that are asked have more to do than there is room for."""
     free = slots - sum(lane.running for lane in lanes)
     running = {lane.name: lane.running for lane in lanes}
-    offer = share(slots, free, lanes)
+    offer = fair_share(slots, free, lanes)
     heads = {name: Head(0, 0, (priorities or {}).get(name, 5)) for name, _ in offer.wants}
     heads = {name: head._replace(rank=-head.priority) for name, head in heads.items()}
-    lines = [Line([heads[name]] * most, running[name], name in offer.own) for name, most in offer.wants]
+    lines = [DueLine([heads[name]] * most, running[name], name in offer.own) for name, most in offer.wants]
     return {name: n for (name, _), n in zip(offer.wants, shares(lines, offer.limit), strict=True) if n}
 
 
@@ -51,21 +51,21 @@ def test_with_fewer_slots_than_types_all_are_shared() -> None:
 
 def test_a_type_that_is_held_keeps_no_slot_and_is_asked() -> None:
     """The operator may have let it go since: the store knows."""
-    offer = share(5, 5, [Lane("a", 0, 10), Lane("b", 0, 10, is_held=True)])
+    offer = fair_share(5, 5, [Lane("a", 0, 10), Lane("b", 0, 10, is_held=True)])
     assert offer == ([("a", 5), ("b", 4)], 4, {"a"})
 
 
 def test_a_slot_that_is_gone_is_the_next_that_is_free() -> None:
-    offer = share(3, 1, [Lane("a", 2, 10), Lane("b", 0, 10), Lane("c", 0, 10)])
+    offer = fair_share(3, 1, [Lane("a", 2, 10), Lane("b", 0, 10), Lane("c", 0, 10)])
     assert offer == ([("b", 1), ("c", 1)], 1, frozenset())
 
 
 def test_a_quiet_type_is_asked_where_there_is_room_to_spare_or_nobody_else() -> None:
     quiet = Lane("a", 0, 9, is_quiet=True)
-    assert share(9, 9, [quiet, Lane("b", 0, 9)]).wants == [("a", 8), ("b", 8)]
-    assert share(9, 2, [quiet, Lane("b", 7, 9)]).wants == [("b", 1)]
-    assert share(9, 2, [quiet, Lane("b", 7, 9, was_asked=True)]).wants == [("a", 2)]
-    assert share(1, 1, [quiet, Lane("b", 0, 9)]).wants == [("b", 1)]
+    assert fair_share(9, 9, [quiet, Lane("b", 0, 9)]).wants == [("a", 8), ("b", 8)]
+    assert fair_share(9, 2, [quiet, Lane("b", 7, 9)]).wants == [("b", 1)]
+    assert fair_share(9, 2, [quiet, Lane("b", 7, 9, was_asked=True)]).wants == [("a", 2)]
+    assert fair_share(1, 1, [quiet, Lane("b", 0, 9)]).wants == [("b", 1)]
 
 
 lanes = st.lists(
