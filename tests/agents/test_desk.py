@@ -13,10 +13,10 @@ from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.agents import AGENT, Agents, AgentSettings, Caller, Limits
 from rota.agents.desk import TOOLS, Desk, agent_principal, scope_of
 from rota.agents.install import agents_of
-from rota.agents.keeper import Keeper
-from rota.agents.ledger import Ledger
-from rota.agents.record import AgentPayload
-from rota.agents.runners.base import MEBIBYTE
+from rota.agents.isolation.base import MEBIBYTE
+from rota.agents.runs.janitor import Janitor
+from rota.agents.schedules.agent_task import AgentPayload
+from rota.agents.schedules.origins import Origins
 from rota.agents.service import KEPT_MS
 from rota.app.builtin import build
 from rota.clock import MINUTE
@@ -125,13 +125,13 @@ async def test_what_was_over_long_ago_is_forgotten_and_nothing_else(
         refused = await agents.schedule_task(Caller.agent("family"), **HOURLY)
         await agents.reject(ANN, refused.id)
         await agents.cancel_task(ANN, over.id)
-        store, ledger = await app.store(), Ledger(await app.database())
+        store, origins = await app.store(), Origins(await app.database())
         await store.apply(Transition.PURGE, [Identity(AGENT, over.id)])
-        keeper = Keeper(agents)
-        assert await keeper.run_once() == 0, "not yet"
+        janitor = Janitor(agents)
+        assert await janitor.run_once() == 0, "not yet"
         clock.advance(f"{KEPT_MS // MINUTE + 1}m")
-        assert await keeper.run_once() == 2
-        left = await ledger.get([over.id, live.id, waiting.id, refused.id])
+        assert await janitor.run_once() == 2
+        left = await origins.get([over.id, live.id, waiting.id, refused.id])
         assert set(left) == {live.id, waiting.id}
         with pytest.raises(UnknownTask):
             await agents.task_history(ANN, over.id)
@@ -188,11 +188,11 @@ async def test_an_approval_that_was_made_but_not_written_down_can_be_given_again
         await add_groups(agents)
         made = await agents.schedule_task(ANN, group="family", **HOURLY)
         await agents.update_task(Caller.agent("family"), made.id, prompt="Something else")
-        ledger = Ledger(await app.database())
-        waiting = (await ledger.get([made.id]))[made.id]
+        origins = Origins(await app.database())
+        waiting = (await origins.get([made.id]))[made.id]
         await agents.approve(ANN, made.id)
         row = {"approval": waiting.approval, "proposal": msgspec.json.encode(waiting.proposal).decode()}
-        await ledger.set(made.id, **row)  # as if the instance had died between the two
+        await origins.set(made.id, **row)  # as if the instance had died between the two
         approved = await agents.approve(ANN, made.id)
         assert (approved.prompt, approved.asks_for) == ("Something else", None)
 
@@ -202,7 +202,7 @@ async def test_a_schedule_that_was_resumed_elsewhere_is_held_no_more(app: Rota, 
         await add_groups(agents)
         made = await agents.schedule_task(ANN, group="family", **HOURLY)
         await agents.pause_task(ANN, made.id)
-        await Ledger(await app.database()).set(made.id, held="5 runs in a row have failed.")
+        await Origins(await app.database()).set(made.id, held="5 runs in a row have failed.")
         assert (await agents.get_task(ANN, made.id)).held is not None
         await app.schedules.resume(made.id, "agent")
         assert (await agents.get_task(ANN, made.id)).held is None
@@ -259,7 +259,7 @@ def test_the_configuration_says_everything() -> None:
     made = AgentSettings.of(config)
     assert (made.groups_dir, made.timezone, made.isolation) == (Path("/srv/groups"), "Europe/Berlin", "bubblewrap")
     assert made.command == ("my-agent", "--print", ("--resume", "{sessionId}"))
-    assert (made.hears, made.spoken, made.pass_on) == ("text", "text", ("API_KEY",))
+    assert (made.input_format, made.output_format, made.pass_on) == ("text", "text", ("API_KEY",))
     rules = made.rules
     assert (rules.approval, rules.max_schedules, rules.min_interval_ms) == ("untrusted", 7, 60 * MINUTE)
     assert (made.limits.wall_ms, made.max_failures, made.concurrency) == (10 * MINUTE, 2, 3)

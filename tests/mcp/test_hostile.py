@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.mcp.conftest import Staging
 
-from rota.agents.record import AGENT
+from rota.agents.schedules.agent_task import AGENT
 from rota.stores.base import TaskQuery
 
 CRON: Mapping[str, Any] = {"schedule_type": "cron", "schedule_value": "0 3 * * *"}

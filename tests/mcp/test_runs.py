@@ -16,8 +16,8 @@ from rota import Rota
 from rota.access import AuditLog, Role, Tokens
 from rota.access.audit import AuditQuery
 from rota.agents import AgentSettings, Rules, install_agents
-from rota.agents.passes import MAKER
-from rota.agents.runners import Limits
+from rota.agents.isolation import Limits
+from rota.agents.runs.run_tokens import MAKER
 from rota.clock import DAY
 
 # Calls the tools that its prompt names, with the token that it was given, and answers with what they answered.

@@ -13,9 +13,9 @@ from typing import Any, Final
 from rota.access import AuditLog, NewToken, Principal, Role, Tokens
 from rota.access.audit import Note
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Revived, Switch
-from rota.agents.guard import Caller
-from rota.agents.ledger import RunningNow
-from rota.agents.record import AgentSchedule
+from rota.agents.policy import Caller
+from rota.agents.runs.run_store import RunningNow
+from rota.agents.schedules.schedule import AgentSchedule
 from rota.agents.service import Agents
 from rota.clock import Instant
 from rota.database import Database

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
-from rota.agents.channels import NOTICE
-from rota.agents.record import AGENT
+from rota.agents.notices import NOTICE
+from rota.agents.schedules.agent_task import AGENT
 from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 from rota.config import Config

@@ -19,7 +19,8 @@ from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rota.agents.desk import Desk
-    from rota.agents.record import AgentSchedule, Wanted
+    from rota.agents.schedules.proposal_view import ProposalView
+    from rota.agents.schedules.schedule import AgentSchedule
 
 __all__ = [
     "add",
@@ -167,7 +168,7 @@ _MOST_LINES: Final = 40
 """Of one text in a list; `agent show` has all of it."""
 
 
-def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: Wanted, *, most_lines: int | None) -> None:
+def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: ProposalView, *, most_lines: int | None) -> None:
     """Who asks for what: all that would be in force, and beside each thing that changes what it is now."""
     asks = {"create": "for a new schedule", "update": "for a change"}.get(wanted.kind, f"to {wanted.kind} it")
     where = "" if wanted.in_run is None else f" in the run {wanted.in_run}"

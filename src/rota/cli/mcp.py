@@ -30,7 +30,7 @@ async def mcp(
         raise InvalidInput("The MCP server needs the extra 'mcp'. Install it: pip install 'rota[mcp]'.")
     from rota.agents import agents_of
     from rota.agents.desk import agent_principal
-    from rota.agents.runners.environment import MARKER
+    from rota.agents.isolation.environment import MARKER
     from rota.cli.agents import desk_of
     from rota.cli.logs import log_to_stderr
     from rota.mcp.stdio import serve_stdio

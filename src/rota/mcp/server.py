@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from rota.agents.desk import Desk
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
-from rota.mcp.line import Line
+from rota.mcp.line_stream import LineStream
 from rota.mcp.tools import EXAMPLES, TOOLS
 
 __all__ = ["AgentServer"]
@@ -67,7 +67,7 @@ class AgentServer(MCPServer[Any]):
 
     async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Serve one client over a connection, a line for each message, until it closes its end."""
-        line = cast("anyio.AsyncFile[str]", Line(reader, writer))
+        line = cast("anyio.AsyncFile[str]", LineStream(reader, writer))
         async with stdio_server(line, line) as (incoming, outgoing):
             server = self._lowlevel_server
             await server.run(incoming, outgoing, server.create_initialization_options())

@@ -14,8 +14,8 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from rota.agents.desk import Desk
-from rota.agents.record import AgentSchedule
-from rota.mcp.answers import RunsAnswer, TaskAnswer, TasksAnswer, in_words, runs_answer, task_answer, tasks_answer
+from rota.agents.schedules.schedule import AgentSchedule
+from rota.mcp.tool_answers import RunsAnswer, TaskAnswer, TasksAnswer, in_words, runs_answer, task_answer, tasks_answer
 
 __all__ = ["EXAMPLES", "TOOLS", "Speaking"]
 

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 
 from rota.access import Role
 from rota.agents import AgentSchedule, ChannelSettings, agents_of
-from rota.agents.desk import Desk
-from rota.agents.shapes import (
+from rota.agents.api_models import (
     AgentRunModel,
     AgentRunningsModel,
     AgentScheduleModel,
@@ -26,6 +25,7 @@ from rota.agents.shapes import (
     ScheduleAgentRequest,
     SwitchModel,
 )
+from rota.agents.desk import Desk
 from rota.api.auth import Need, principal_of, service_of
 from rota.api.models import PageModel
 from rota.api.paging import Cursor
