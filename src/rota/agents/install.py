@@ -16,7 +16,7 @@ from rota.runtime.belonging import AGENTS, Belonging
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["App", "agents_of", "install_agents"]
+__all__ = ["App", "agents_of", "guard_schedules", "install_agents"]
 
 
 class KeepsSchedules(Protocol):
@@ -60,9 +60,15 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     app.belonging.need(AGENTS, [AGENT, NOTICE])
     app.task(name=AGENT, **agents.settings.type_settings())(agents.handler.run_agent)
     app.task(name=NOTICE, **agents.settings.notice_settings())(agents.courier.deliver)
-    app.schedules.check_first(AGENT, agents.check_not_kept)
+    guard_schedules(app)
     _INSTALLED[app] = agents
     return agents
+
+
+def guard_schedules(app: App) -> None:
+    """Ask what is kept about a scheduled agent before its schedule is changed as any other is. For every app that
+    people change schedules through, also if it runs no agents: another process does."""
+    app.schedules.check_first(AGENT, lambda schedule_id: agents_of(app).check_not_kept(schedule_id))
 
 
 def agents_of(app: App) -> Agents:

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final
 
 from rota.agents import Agents, agents_of
-from rota.agents.desk import Desk, agent_principal
 from rota.agents.install import App
 from rota.agents.isolation.base import RunEnvironment, RunRequest
 from rota.agents.isolation.environment import MCP_CONFIG, MCP_SOCKET
+from rota.agents.operator import AgentOperator, agent_principal
 from rota.database import Database
 from rota.logs import get_logger
 
@@ -73,7 +73,7 @@ class RunSockets:
         await self._sweep_once()
         environment = request.environment
         principal = agent_principal(request.input.group_folder, environment.run_id)
-        conversations = _Conversations(Desk(self._agents, principal, self._database))
+        conversations = _Conversations(AgentOperator(self._agents, principal, self._database))
         try:
             # Not on a thread, which takes longer than this does, and whose result is lost to whoever is cancelled.
             folder, line = _prepared(self._below, environment.uid)
@@ -102,8 +102,8 @@ class RunSockets:
 class _Conversations:
     """What goes on over one run's socket."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, operator: AgentOperator) -> None:
+        self._operator = operator
         self._held: set[asyncio.Task[None]] = set()
         self._is_over = False
 
@@ -119,13 +119,13 @@ class _Conversations:
             await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
             from rota.mcp.server import AgentServer
 
-            await AgentServer(self._desk).converse(reader, writer)
+            await AgentServer(self._operator).converse(reader, writer)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the agent has gone, or its run is over; both are ways to end
         except Exception:
             # The SDK, cancelled in the middle of handing a message on, may end by an error of its own streams.
             if not self._is_over:
-                _log.exception("conversation with a run failed", run=self._desk.principal.id)
+                _log.exception("conversation with a run failed", run=self._operator.principal.id)
         finally:
             await self._hang_up(writer)
             self._held.discard(task)

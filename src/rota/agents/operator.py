@@ -1,7 +1,7 @@
 """Scheduled agents as people and agents act on them: with a name on it, within their role, and in the audit log.
 
-Every face (HTTP, dashboard, command line, MCP) goes through a `Desk`. Whoever came with a credential that is narrowed
-to a group is an agent of that group, whatever else they say; everybody else is a person with a role.
+Every face (HTTP, dashboard, command line, MCP) goes through an `AgentOperator`. Whoever came with a credential that is
+narrowed to a group is an agent of that group, whatever else they say; everybody else is a person with a role.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from rota.access import AuditLog, NewToken, Principal, Role, Tokens
+from rota.access import Actor, NewToken, Principal, Role, Tokens
 from rota.access.audit import Note
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Revived, Switch
 from rota.agents.policy import Caller
@@ -22,7 +22,7 @@ from rota.database import Database
 from rota.errors import InvalidInput, NotAllowed
 from rota.stores.base import Page
 
-__all__ = ["TOOLS", "Desk", "agent_principal", "scope_of"]
+__all__ = ["TOOLS", "AgentOperator", "agent_principal", "scope_of"]
 
 TOOLS: Final = (
     "schedule_task",
@@ -57,13 +57,12 @@ def agent_principal(group: str, run_id: str | None = None) -> Principal:
     return Principal(f"run:{run_id}", f"agent:{group}", Role.OPERATOR, "mcp", scope)
 
 
-class Desk:
+class AgentOperator(Actor):
     """Acts on an installation's agents in somebody's name."""
 
     def __init__(self, agents: Agents, principal: Principal, database: Callable[[], Awaitable[Database]]) -> None:
+        super().__init__(principal, database)
         self.agents = agents
-        self.principal = principal
-        self.database = database
 
     @property
     def group(self) -> str | None:
@@ -251,10 +250,8 @@ class Desk:
         self, action: str, target: str, role: Role = Role.OPERATOR
     ) -> AsyncGenerator[tuple[Caller, Note]]:
         """Who acts, once that is clear to be allowed; refused or not, it is in the audit log."""
-        audit = AuditLog(await self.database())
-        async with audit.recording(self.principal, f"agent.{action}", target) as note:
-            if not self.principal.role.allows(role):
-                raise NotAllowed(f"A {self.principal.role} may not do this; it needs the role {role}.")
+        async with self.recording(f"agent.{action}", target) as note:
+            self.need(role, "do this")
             if action in TOOLS:
                 self.check_tool(action)
             elif self.group is not None:

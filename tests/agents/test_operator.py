@@ -11,9 +11,9 @@ import pytest
 from rota import Rota
 from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.agents import AGENT, Agents, AgentSettings, Caller, Limits
-from rota.agents.desk import TOOLS, Desk, agent_principal, scope_of
 from rota.agents.install import agents_of
 from rota.agents.isolation.base import MEBIBYTE
+from rota.agents.operator import TOOLS, AgentOperator, agent_principal, scope_of
 from rota.agents.runs.janitor import Janitor
 from rota.agents.schedules.agent_task import AgentPayload
 from rota.agents.schedules.origins import Origins
@@ -30,8 +30,8 @@ ANN = Caller.person("ann")
 HOURLY = {"prompt": "What changed?", "schedule_type": "interval", "schedule_value": "1h"}
 
 
-def desk_of(app: Rota, agents: Agents, principal: Principal) -> Desk:
-    return Desk(agents, principal, app.database)
+def operator_of(app: Rota, agents: Agents, principal: Principal) -> AgentOperator:
+    return AgentOperator(agents, principal, app.database)
 
 
 def person(role: Role) -> Principal:
@@ -47,7 +47,7 @@ async def add_groups(agents: Agents) -> None:
 async def test_a_viewer_looks_an_operator_acts_an_admin_governs(app: Rota, agents: Agents) -> None:
     async with app:
         await add_groups(agents)
-        viewer, operator, admin = (desk_of(app, agents, person(role)) for role in Role)
+        viewer, operator, admin = (operator_of(app, agents, person(role)) for role in Role)
         with pytest.raises(NotAllowed, match="operator"):
             await viewer.schedule_task(group="family", **HOURLY)
         made = await operator.schedule_task(group="family", **HOURLY)
@@ -76,7 +76,7 @@ async def test_an_agent_decides_nothing_whatever_its_role(app: Rota, agents: Age
     async with app:
         await add_groups(agents)
         family = Principal("token:x", "chat", Role.ADMIN, "api", scope_of("family"))
-        agent = desk_of(app, agents, family)
+        agent = operator_of(app, agents, family)
         wish = await agent.schedule_task(**HOURLY)
         assert wish.status == "waiting_for_approval"
         for attempt in (
@@ -97,12 +97,12 @@ async def test_who_is_main_is_looked_up_and_never_believed(app: Rota, agents: Ag
     async with app:
         await add_groups(agents)
         lying = Principal("token:x", "chat", Role.OPERATOR, "mcp", {"group": "family", "is_main": True})
-        assert not (await desk_of(app, agents, lying).caller()).sees_all
-        assert (await desk_of(app, agents, agent_principal("main")).caller()).sees_all
-        run = await desk_of(app, agents, agent_principal("main", "task-1-aa-7")).caller()
+        assert not (await operator_of(app, agents, lying).caller()).sees_all
+        assert (await operator_of(app, agents, agent_principal("main")).caller()).sees_all
+        run = await operator_of(app, agents, agent_principal("main", "task-1-aa-7")).caller()
         assert (run.run_id, run.run_depth) == ("task-1-aa-7", 1)
         with pytest.raises(NotAllowed):
-            await desk_of(app, agents, Principal("t", "t", Role.ADMIN, "api", {"project": "x"})).caller()
+            await operator_of(app, agents, Principal("t", "t", Role.ADMIN, "api", {"project": "x"})).caller()
 
 
 def test_a_scope_names_tools_that_exist() -> None:
