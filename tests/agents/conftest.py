@@ -13,7 +13,7 @@ import pytest
 
 from rota import Rota
 from rota.agents import Agents, AgentSettings, Limits, install_agents
-from rota.agents.runners import BubblewrapIsolation, Isolation, ProcessIsolation, choose_isolation
+from rota.agents.isolation import BubblewrapIsolation, Isolation, ProcessIsolation, choose_isolation
 from rota.agents.settings import ECHO
 from rota.errors import RunnerUnavailable
 from rota.testing import FakeClock

@@ -11,22 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.agents.runners import (
+from rota.agents.isolation import (
     AgentInput,
     BubblewrapIsolation,
     ContainerIsolation,
     Limits,
     ProcessIsolation,
-    Seat,
+    RunEnvironment,
     choose_isolation,
 )
-from rota.agents.runners.command import filled
-from rota.agents.runners.container import container_name
+from rota.agents.isolation.command import filled
+from rota.agents.isolation.container import container_name
 from rota.agents.settings import AgentSettings
 from rota.errors import InvalidConfig, RunnerUnavailable
 
 LIMITS = Limits(memory_bytes=1_000_000, processes=9, file_bytes=2_000, temporary_bytes=3_000, open_files=64)
-SEAT = Seat(folder=Path("/groups/family"), run_id="task-1-7", uid=1_900_000_001, timezone="Europe/Berlin")
+ENVIRONMENT = RunEnvironment(
+    folder=Path("/groups/family"), run_id="task-1-7", uid=1_900_000_001, timezone="Europe/Berlin"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +43,8 @@ def _everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:  # pyrigh
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_a_container_has_every_limit(engine: str) -> None:
     isolation = ContainerIsolation(engine=engine, image="my-agent:1")  # pyright: ignore[reportArgumentType]
-    order = isolation.order(("agent", "-p"), SEAT, LIMITS)
-    assert list(order.argv) == [
+    spec = isolation.process_spec(("agent", "-p"), ENVIRONMENT, LIMITS)
+    assert list(spec.argv) == [
         f"/usr/bin/{engine}",
         "run",
         "--rm",
@@ -61,54 +63,56 @@ def test_a_container_has_every_limit(engine: str) -> None:
         *("--volume", "/groups/family:/workspace/group:rw", "--workdir", "/workspace/group"),
         *("my-agent:1", "agent", "-p"),
     ]
-    assert order.cleanup == ((f"/usr/bin/{engine}", "rm", "--force", "rota-task-1-7"),)
-    assert "hunter2" not in str(order)
+    assert spec.cleanup == ((f"/usr/bin/{engine}", "rm", "--force", "rota-task-1-7"),)
+    assert "hunter2" not in str(spec)
 
 
 def test_the_engines_client_has_its_own_home_and_no_value_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the group's folder the agent could leave settings for it, which name programs to start as Rota."""
     own = {"HOME": "/home/rota", "PATH": "/usr/bin", "DOCKER_HOST": "unix:///d", "AWS_SECRET": "hunter2"}
     monkeypatch.setattr(os, "environ", own)
-    seat = replace(SEAT, environment={"MY_KEY": "s3cret", "HOME": "/groups/family", "LD_PRELOAD": "x.so"})
-    order = ContainerIsolation(engine="docker", image="a").order(("agent",), seat, LIMITS)
-    assert dict(order.env) == {
+    environment = replace(ENVIRONMENT, variables={"MY_KEY": "s3cret", "HOME": "/groups/family", "LD_PRELOAD": "x.so"})
+    spec = ContainerIsolation(engine="docker", image="a").process_spec(("agent",), environment, LIMITS)
+    assert dict(spec.env) == {
         "HOME": "/home/rota",
         "PATH": "/usr/bin",
         "DOCKER_HOST": "unix:///d",
         "MY_KEY": "s3cret",
     }
-    given_on = [order.argv[at + 1] for at, word in enumerate(order.argv) if word == "--env"]
+    given_on = [spec.argv[at + 1] for at, word in enumerate(spec.argv) if word == "--env"]
     assert "MY_KEY" in given_on
     assert "LD_PRELOAD=x.so" in given_on
     assert "HOME=/workspace/group" in given_on
-    assert "s3cret" not in str(order.argv)
+    assert "s3cret" not in str(spec.argv)
 
 
 def test_a_folder_that_a_container_cannot_be_shown_is_said() -> None:
     with pytest.raises(RunnerUnavailable, match="has a ':'"):
-        ContainerIsolation(engine="docker", image="a").order(("x",), replace(SEAT, folder=Path("/a:b")), LIMITS)
+        ContainerIsolation(engine="docker", image="a").process_spec(
+            ("x",), replace(ENVIRONMENT, folder=Path("/a:b")), LIMITS
+        )
 
 
 def test_apples_engine_gets_what_it_knows() -> None:
-    order = ContainerIsolation(engine="container", image="my-agent").order(("agent",), SEAT, LIMITS)
-    assert list(order.argv[:10]) == [
+    spec = ContainerIsolation(engine="container", image="my-agent").process_spec(("agent",), ENVIRONMENT, LIMITS)
+    assert list(spec.argv[:10]) == [
         *("/usr/bin/container", "run", "--rm", "-i", "--name", "rota-task-1-7"),
         *("--memory", "1000000", "--cpus", "2"),
     ]
-    assert "--cap-drop" not in order.argv
+    assert "--cap-drop" not in spec.argv
 
 
 def test_the_network_is_there_only_when_asked_for() -> None:
-    seat = Seat(folder=Path("/groups/family"), run_id="r", has_network=True)
-    argv = ContainerIsolation(engine="docker", image="a").order(("x",), seat, LIMITS).argv
+    environment = RunEnvironment(folder=Path("/groups/family"), run_id="r", has_network=True)
+    argv = ContainerIsolation(engine="docker", image="a").process_spec(("x",), environment, LIMITS).argv
     assert argv[argv.index("--network") + 1] == "bridge"
-    assert "--unshare-net" in BubblewrapIsolation().order(("x",), SEAT, LIMITS).argv
-    assert "--unshare-net" not in BubblewrapIsolation().order(("x",), seat, LIMITS).argv
+    assert "--unshare-net" in BubblewrapIsolation().process_spec(("x",), ENVIRONMENT, LIMITS).argv
+    assert "--unshare-net" not in BubblewrapIsolation().process_spec(("x",), environment, LIMITS).argv
 
 
 def test_bubblewrap_shows_a_read_only_system_and_one_folder() -> None:
-    order = BubblewrapIsolation().order(("/usr/bin/agent", "-p"), SEAT, LIMITS)
-    argv = list(order.argv)
+    spec = BubblewrapIsolation().process_spec(("/usr/bin/agent", "-p"), ENVIRONMENT, LIMITS)
+    argv = list(spec.argv)
     end = argv.index("--")
     assert argv[end + 1 :] == [
         *("/usr/bin/setpriv", "--reuid=1900000001", "--regid=1900000001", "--clear-groups", "--inh-caps=-all", "--"),
@@ -128,17 +132,21 @@ def test_bubblewrap_shows_a_read_only_system_and_one_folder() -> None:
 
 
 def test_without_root_the_sandbox_is_a_user_namespace() -> None:
-    argv = BubblewrapIsolation().order(("/usr/bin/agent",), Seat(folder=Path("/g"), run_id="r"), LIMITS).argv
+    argv = (
+        BubblewrapIsolation()
+        .process_spec(("/usr/bin/agent",), RunEnvironment(folder=Path("/g"), run_id="r"), LIMITS)
+        .argv
+    )
     assert "--unshare-user" in argv
     assert "--cap-add" not in argv
     assert not any("setpriv" in word for word in argv)
 
 
 def test_a_process_gets_its_limits_before_it_is_loaded() -> None:
-    order = ProcessIsolation().order(("/usr/bin/agent", "-p"), SEAT, LIMITS)
-    assert order.argv == ("/usr/bin/agent", "-p")
-    assert order.uid == SEAT.uid
-    assert dict(order.limits) == {
+    spec = ProcessIsolation().process_spec(("/usr/bin/agent", "-p"), ENVIRONMENT, LIMITS)
+    assert spec.argv == ("/usr/bin/agent", "-p")
+    assert spec.uid == ENVIRONMENT.uid
+    assert dict(spec.limits) == {
         "RLIMIT_CORE": 0,
         "RLIMIT_DATA": 1_000_000,
         "RLIMIT_FSIZE": 2_000,
@@ -146,7 +154,7 @@ def test_a_process_gets_its_limits_before_it_is_loaded() -> None:
         "RLIMIT_CPU": 3_601,
         "RLIMIT_NPROC": 9,
     }
-    assert "AWS_SECRET" not in order.env
+    assert "AWS_SECRET" not in spec.env
 
 
 def agent_input(prompt: str = "hi", session: str | None = None) -> AgentInput:
@@ -201,4 +209,4 @@ def test_what_is_missing_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RunnerUnavailable, match=r"no agents\.image is set"):
         choose_isolation(require="container")
     with pytest.raises(RunnerUnavailable, match="was not found"):
-        ProcessIsolation().order(("nothing-like-this",), SEAT, LIMITS)
+        ProcessIsolation().process_spec(("nothing-like-this",), ENVIRONMENT, LIMITS)

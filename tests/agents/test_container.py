@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.agents.runners import (
+from rota.agents.isolation import (
     AgentInput,
     CommandRunner,
     ContainerIsolation,
     Limits,
+    RunEnvironment,
     RunRequest,
-    Seat,
     choose_isolation,
 )
-from rota.agents.runners.container import container_name
+from rota.agents.isolation.container import container_name
 from rota.agents.settings import AgentSettings
 from rota.errors import RunnerUnavailable
 
@@ -81,8 +81,10 @@ def request_for(folder: Path, limits: Limits = SMALL) -> RunRequest:
     uid = AgentSettings().uid_of(1_000_000 + os.getpid() % 500_000)
     if uid is not None:
         os.chown(folder, uid, uid)
-    seat = Seat(folder=folder, run_id=f"container-{os.getpid()}-{time.monotonic_ns()}", uid=uid)
-    return RunRequest(seat=seat, input=AgentInput(prompt="x", group_folder="g", chat_jid="x"), limits=limits)
+    environment = RunEnvironment(folder=folder, run_id=f"container-{os.getpid()}-{time.monotonic_ns()}", uid=uid)
+    return RunRequest(
+        environment=environment, input=AgentInput(prompt="x", group_folder="g", chat_jid="x"), limits=limits
+    )
 
 
 def shell(container: ContainerIsolation, script: str) -> CommandRunner:
@@ -114,9 +116,9 @@ async def test_what_is_configured_reaches_the_agent_and_nothing_else_does(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET", "hunter2")
     request = request_for(groups_dir / "g")
-    seat = replace(request.seat, environment={"MY_KEY": "s3cret"})
+    environment = replace(request.environment, variables={"MY_KEY": "s3cret"})
     result = await shell(container, f"/bin/busybox env > env; /bin/busybox echo {ANSWER}").run(
-        replace(request, seat=seat)
+        replace(request, environment=environment)
     )
     assert result.status == "success", result.error
     seen = (groups_dir / "g" / "env").read_text()
@@ -147,17 +149,17 @@ async def test_an_agent_that_misbehaves_is_contained_and_cleaned_up(
     big = groups_dir / "g" / "big"
     assert not big.exists() or big.stat().st_size <= SMALL.file_bytes
     left = run("podman", *container.options, "ps", "--all", "--format", "{{.Names}}")
-    assert request.seat.run_id not in left.stdout
-    assert processes_of(request.seat) == []
+    assert request.environment.run_id not in left.stdout
+    assert processes_of(request.environment) == []
 
 
-def processes_of(seat: Seat) -> list[Path]:
+def processes_of(environment: RunEnvironment) -> list[Path]:
     """What still runs as the agent's user, or names its container. A zombie does not run any more."""
-    name = container_name(seat.run_id).encode()
+    name = container_name(environment.run_id).encode()
     found: list[Path] = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            is_its = path.stat().st_uid == seat.uid or name in (path / "cmdline").read_bytes()
+            is_its = path.stat().st_uid == environment.uid or name in (path / "cmdline").read_bytes()
             if is_its and (path / "stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z":
                 found.append(path)
     return found
@@ -182,4 +184,4 @@ async def test_a_container_that_goes_on_for_ever_is_removed(container: Container
     result = await shell(container, "while true; do /bin/busybox sleep 1; done").run(request)
     assert (result.status, result.reason) == ("error", "timeout")
     left = run("podman", *container.options, "ps", "--all", "--format", "{{.Names}}")
-    assert request.seat.run_id not in left.stdout
+    assert request.environment.run_id not in left.stdout

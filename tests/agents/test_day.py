@@ -1,4 +1,4 @@
-"""A simulated day of scheduled agents: what the ledger says equals what a brute-force oracle says, fire by fire.
+"""A simulated day of scheduled agents: what the history says equals what a brute-force oracle says, fire by fire.
 
 The day has a change of the clocks in it, the service is restarted and away twice, and people pause, resume, change,
 cancel and run schedules meanwhile. The agents themselves answer at once: what is tested is which fires there are.
@@ -18,7 +18,7 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, Agents, AgentSettings, Caller, install_agents
-from rota.agents.runners.base import OnProgress, RunnerResult, RunRequest
+from rota.agents.isolation.base import OnProgress, RunnerResult, RunRequest
 from rota.clock import MINUTE, Instant, from_datetime, to_datetime
 from rota.stores.base import RunQuery
 from rota.testing import FakeClock
@@ -219,7 +219,7 @@ class Simulation:
         yield range(AWAY[0].stop, AWAY[1].start)
         yield range(AWAY[1].stop, DAY_STEPS + 1)
 
-    async def ledger(self) -> dict[str, list[Row]]:
+    async def history(self) -> dict[str, list[Row]]:
         app, _ = self.app()
         async with app:
             store = await app.store()
@@ -243,14 +243,14 @@ class Simulation:
     ],
     ids=["spring", "autumn"],
 )
-async def test_the_ledger_equals_the_oracle_fire_by_fire(
+async def test_the_history_equals_the_oracle_fire_by_fire(
     sqlite_url: str, tmp_path: Path, begins: datetime, zone: str, count: int, seed: int
 ) -> None:
     simulation = Simulation(sqlite_url, tmp_path / "groups", from_datetime(begins), zone, seed)
     await simulation.run(count)
-    ledger = await simulation.ledger()
+    history = await simulation.history()
     for made in simulation.made:
-        assert ledger[made.id] == made.expected.rows, (made.kind, made.id)
+        assert history[made.id] == made.expected.rows, (made.kind, made.id)
     rows = [row for made in simulation.made for row in made.expected.rows]
     assert {row[0] for row in rows} == {"success", "coalesced", "skipped"}, "the day had everything in it"
     assert sum(row[4] for row in rows) > 2 * count

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.agents.runners import AgentInput
-from rota.agents.runners.command import filled
+from rota.agents.isolation import AgentInput
+from rota.agents.isolation.command import filled
 from rota.agents.settings import ECHO, echo_command
 
 GIVEN = AgentInput(prompt="tea at five?", group_folder="family", chat_jid="x", data={"n": 1})

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.agents.runners import (
+from rota.agents.isolation import (
     AgentInput,
     CommandRunner,
     Isolation,
     Limits,
+    RunEnvironment,
     RunnerResult,
     RunRequest,
-    Seat,
 )
-from rota.agents.runners.environment import MARKER
+from rota.agents.isolation.environment import MARKER
 from rota.agents.settings import AgentSettings
 from rota.testing.waiting import until
 
@@ -59,9 +59,9 @@ class Cell:
 
     async def run(self, code: str, limits: Limits = SMALL, *, has_network: bool = False) -> RunnerResult:
         runner = CommandRunner(isolation=self.isolation, command=(self.python, "-c", code), disk_look_every=0.05)
-        seat = Seat(folder=self.folder, run_id=self.run_id, uid=self.uid, has_network=has_network)
+        environment = RunEnvironment(folder=self.folder, run_id=self.run_id, uid=self.uid, has_network=has_network)
         given = AgentInput(prompt="misbehave", group_folder=self.folder.name, chat_jid="x")
-        return await runner.run(RunRequest(seat=seat, input=given, limits=limits))
+        return await runner.run(RunRequest(environment=environment, input=given, limits=limits))
 
     def alive(self) -> list[str]:
         """The processes that still carry this run's name in their environment, or belong to its user."""
@@ -289,7 +289,7 @@ async def test_a_request_to_end_is_heard_first(cell: Cell) -> None:
 async def test_nobody_is_ended_before_the_time_that_it_has_to_end_in(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.agents.runners.supervised.PATIENCE", 0.1)
+    monkeypatch.setattr("rota.agents.isolation.supervised_process.PATIENCE", 0.1)
     code = (
         "import signal, sys, time\n"
         "def end(*_):\n    time.sleep(3)\n    open('ended', 'w').close()\n    sys.exit(0)\n"

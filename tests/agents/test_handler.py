@@ -13,8 +13,7 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, Caller, ChannelSettings, install_agents
-from rota.agents.ledger import Ledger
-from rota.agents.runbook import Beginning, End, Ended, RunBook
+from rota.agents.runs.run_store import FinishedRun, RunEnd, RunStart, RunStore
 from rota.core.task import Change, Identity, NewTask
 from rota.errors import IllegalTransition, StoreUnavailable
 from rota.testing import FakeClock
@@ -237,10 +236,10 @@ async def test_a_payload_that_is_none_leaves_its_row_and_pauses(app: Rota, agent
         assert clock.now() > 0
 
 
-async def test_what_was_changed_behind_the_ledgers_back_is_refused(
+async def test_what_was_changed_behind_its_origins_back_is_refused(
     app: Rota, agents: Agents, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.01)
     async with app:
         await add_groups(agents)
         made = await agents.schedule_task(
@@ -336,7 +335,7 @@ SLOW = "import time,json,sys\nprint(json.dumps({'progress': 'half way'}), flush=
 async def test_stop_ends_the_run_and_keeps_the_schedule(
     app: Rota, settings: AgentSettings, python: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
     agents = install_agents(app, speaking(settings, python, SLOW))
     async with app:
         await add_groups(agents)
@@ -365,7 +364,7 @@ async def test_stop_ends_the_run_and_keeps_the_schedule(
 async def test_the_kill_switch_ends_what_runs_and_skips_what_is_due(
     app: Rota, settings: AgentSettings, python: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
     agents = install_agents(app, speaking(settings, python, SLOW))
     async with app:
         await add_groups(agents)
@@ -438,7 +437,7 @@ async def test_a_paused_schedule_that_was_already_claimed_does_not_start(
         await app.run_until_idle()
         assert (await agents.get_task(ANN, made.id)).status == "paused"
         assert [row["status"] for row in (await agents.task_history(ANN, made.id)).items] == ["skipped"]
-        assert await Ledger(await app.database()).results(made.id) == []
+        assert await RunStore(await app.database()).results(made.id) == []
 
 
 async def test_whole_results_are_kept_within_limits(app: Rota, agents: Agents, clock: FakeClock) -> None:
@@ -460,9 +459,9 @@ async def test_an_outage_at_the_end_makes_no_agent_work_twice(
     code = "open('worked','a').write('x'); print('{\"status\":\"success\",\"result\":\"done\"}')"
     agents = install_agents(app, speaking(settings, python, code))
     outages = 0
-    write_end = RunBook.end
+    write_end = RunStore.finish
 
-    async def away(self: RunBook, end: End) -> Ended:
+    async def away(self: RunStore, end: RunEnd) -> FinishedRun:
         nonlocal outages
         outages += 1
         if outages == 1:
@@ -472,7 +471,7 @@ async def test_an_outage_at_the_end_makes_no_agent_work_twice(
             raise StoreUnavailable("It was written, but nobody heard.")
         return ended
 
-    monkeypatch.setattr(RunBook, "end", away)
+    monkeypatch.setattr(RunStore, "finish", away)
     async with app:
         await add_groups(agents)
         made = await agents.schedule_task(
@@ -488,7 +487,7 @@ async def test_an_outage_at_the_end_makes_no_agent_work_twice(
 async def test_the_kill_switch_ends_a_gate_too_and_no_agent_starts_behind_it(
     app: Rota, settings: AgentSettings, clock: FakeClock, groups_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
     agents = install_agents(app, settings)
     async with app:
         await add_groups(agents)
@@ -513,7 +512,7 @@ async def test_the_kill_switch_ends_a_gate_too_and_no_agent_starts_behind_it(
         (row,) = (await agents.task_history(ANN, made.id)).items
         assert row["status"] == "skipped"
         assert "kill switch" in row["result"]
-        assert await Ledger(await app.database()).results(made.id) == []
+        assert await RunStore(await app.database()).results(made.id) == []
         assert await agents.running(ANN) == []
 
 
@@ -582,10 +581,10 @@ async def test_what_a_dead_instance_left_on_the_list_is_neither_shown_nor_stoppe
         await app.run_until_idle()
         (task,) = await (await app.store()).get([Identity(AGENT, made.id)])
         assert task is not None
-        ledger = Ledger(await app.database())
+        runs = RunStore(await app.database())
         # The run is over by the store's account, and its row is still there: its instance died in between.
-        await RunBook(await app.database()).begin(Beginning(id=made.id, folder="family", token=task.token))
-        assert len(await ledger.running()) == 1
+        await runs.start(RunStart(id=made.id, folder="family", token=task.token))
+        assert len(await runs.running()) == 1
         assert await agents.running(ANN) == []
         with pytest.raises(IllegalTransition, match="does not run now"):
             await agents.stop_run(ANN, made.id)

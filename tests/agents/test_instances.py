@@ -20,7 +20,7 @@ SLOW = "import time\nopen('begun', 'w').close()\ntime.sleep(300)"
 async def test_a_switch_ends_what_runs_in_every_instance(
     tmp_path: Path, settings: AgentSettings, python: str, monkeypatch: pytest.MonkeyPatch, scope: str
 ) -> None:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
     url = f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF"
     # Each has room for one agent: two that run at the same time run in two instances.
     mine = replace(settings, command=(python, "-c", SLOW), concurrency=1)

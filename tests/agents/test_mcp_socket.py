@@ -26,8 +26,8 @@ from rota import Rota
 from rota.access import AuditLog
 from rota.access.audit import AuditQuery
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.runners import AgentInput, RunRequest, Seat
-from rota.mcp import bridge
+from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
+from rota.mcp import stdio_to_socket
 from rota.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets, serve_runs
 from rota.testing import until
 
@@ -153,8 +153,8 @@ async def test_what_another_asks_stops_the_run_as_before(app: Rota, agents: Agen
 
 
 def request_of(folder: Path, uid: int | None = None) -> RunRequest:
-    seat = Seat(folder=folder, run_id="task-1-1-3", uid=uid)
-    return RunRequest(seat=seat, input=AgentInput(prompt="x", group_folder="family", chat_jid="x"))
+    environment = RunEnvironment(folder=folder, run_id="task-1-1-3", uid=uid)
+    return RunRequest(environment=environment, input=AgentInput(prompt="x", group_folder="family", chat_jid="x"))
 
 
 @asynccontextmanager
@@ -162,7 +162,7 @@ async def opened(app: Rota, agents: Agents, below: Path, uid: int | None = None)
     async with app:
         await (await agents.groups()).add("family")
         async with RunSockets(agents, app.database, below=below).opened(request_of(below, uid)) as request:
-            yield request.seat.environment["ROTA_MCP_SOCKET"]
+            yield request.environment.variables["ROTA_MCP_SOCKET"]
 
 
 async def test_the_official_client_drives_every_tool(
@@ -327,7 +327,7 @@ async def test_where_no_socket_can_be_had_the_run_goes_without(app: Rota, agents
     too_long = tmp_path / ("x" * 120)
     too_long.mkdir()
     async with app, RunSockets(agents, app.database, below=too_long).opened(request_of(tmp_path)) as request:
-        assert "ROTA_MCP_SOCKET" not in request.seat.environment
+        assert "ROTA_MCP_SOCKET" not in request.environment.variables
     assert is_empty(too_long)
 
 
@@ -361,12 +361,12 @@ async def test_it_can_be_switched_off(sqlite_url: str, tmp_path: Path) -> None:
         agents = install_agents(app)
         async with app:
             serve_runs(app)
-            async with agents.handler.way_in(request_of(tmp_path)) as request:
-                assert ("ROTA_MCP_SOCKET" in request.seat.environment) is is_on
+            async with agents.handler.mcp_access(request_of(tmp_path)) as request:
+                assert ("ROTA_MCP_SOCKET" in request.environment.variables) is is_on
 
 
 def test_the_program_says_when_there_is_nothing_to_reach(tmp_path: Path) -> None:
-    asked = [sys.executable, bridge.__file__, str(tmp_path / "none.sock")]
+    asked = [sys.executable, stdio_to_socket.__file__, str(tmp_path / "none.sock")]
     told = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert told.returncode == 1
     assert "cannot be reached" in told.stderr

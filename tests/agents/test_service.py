@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 
 from rota import Rota
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.ledger import Ledger, Provenance
-from rota.agents.record import AGENT, payload_of
-from rota.agents.wish import content_digest
+from rota.agents.schedules.agent_task import AGENT, payload_of
+from rota.agents.schedules.digests import content_digest
+from rota.agents.schedules.origins import Origin, Origins
 from rota.clock import DAY
 from rota.core.task import Identity
 from rota.database.tables.agents import provenance
@@ -319,7 +319,7 @@ async def test_what_rota_has_held_an_agent_can_neither_resume_nor_run(
         await add_groups(trusting)
         made = await trusting.schedule_task(FAMILY, prompt="x", **DAILY)
         await trusting.pause_task(ANN, made.id)
-        await Ledger(await app.database()).set(made.id, held="5 runs in a row have failed.")
+        await Origins(await app.database()).set(made.id, held="5 runs in a row have failed.")
         for attempt in (trusting.resume_task, trusting.run_task):
             with pytest.raises(NotAllowed, match="Ask the owner"):
                 await attempt(FAMILY, made.id)
@@ -356,7 +356,7 @@ async def test_a_rejected_wish_stays_rejected_by_whom_it_was(app: Rota, agents: 
         for attempt in (agents.cancel_task, agents.run_task, agents.pause_task):
             with pytest.raises(IllegalTransition, match="decided on already"):
                 await attempt(FAMILY, wish.id)
-        origin = (await Ledger(await app.database()).get([wish.id]))[wish.id]
+        origin = (await Origins(await app.database()).get([wish.id]))[wish.id]
         assert (origin.approval, origin.decided_by) == ("rejected", "ann")
 
 
@@ -365,17 +365,17 @@ async def test_of_two_who_decide_at_once_one_is_told_so(
 ) -> None:
     """The other one decides just before the first one's decision is written down."""
     bob = Caller.person("bob")
-    decide = Ledger.decide
+    decide = Origins.decide
     async with app:
         await add_groups(agents)
 
         async def overtake(schedule_id: str) -> None:
-            async def late(self: Ledger, *given: Any) -> Provenance | None:
-                monkeypatch.setattr(Ledger, "decide", decide)
+            async def late(self: Origins, *given: Any) -> Origin | None:
+                monkeypatch.setattr(Origins, "decide", decide)
                 await agents.reject(bob, schedule_id)
                 return await decide(self, *given)
 
-            monkeypatch.setattr(Ledger, "decide", late)
+            monkeypatch.setattr(Origins, "decide", late)
             with pytest.raises(IllegalTransition, match="decided"):
                 await agents.approve(ANN, schedule_id)
 

@@ -1,4 +1,4 @@
-"""Groups, the ledger and the book of runs on both databases: what is done at once, what is kept, what is dropped."""
+"""Groups, origins and runs on both databases: what is done at once, what is kept, what is dropped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from rota.agents.groups import ChannelSettings, Groups
-from rota.agents.ledger import RESULTS_KEPT, Ledger, Proposal, Provenance
-from rota.agents.runbook import Beginning, End, Output, RunBook
+from rota.agents.runs.run_store import RESULTS_KEPT, RunEnd, RunOutput, RunStart, RunStore
+from rota.agents.schedules.origins import Origin, Origins, Proposal
 from rota.database import Database
 from rota.database.tables.agents import running
 from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError
@@ -61,165 +61,165 @@ async def test_channels_are_checked_and_their_secrets_stay(database: Database) -
         await groups.add("h", channels=[hook] * 9)
 
 
-def waiting(number: int) -> Provenance:
+def waiting(number: int) -> Origin:
     proposal = Proposal(kind="create", payload="{}", trigger="{}", digest="d")
-    return Provenance(id=f"t{number}", folder="g", made_by="agent:g", depth=1, approval="waiting", proposal=proposal)
+    return Origin(id=f"t{number}", folder="g", made_by="agent:g", depth=1, approval="waiting", proposal=proposal)
 
 
 async def test_a_wish_is_kept_until_it_is_decided(database: Database) -> None:
-    ledger = Ledger(database)
-    made = await ledger.add(waiting(1), max_waiting=2)
-    assert (await ledger.get(["t1", "t2"])) == {"t1": made}
-    await ledger.add(waiting(2), max_waiting=2)
+    origins = Origins(database)
+    made = await origins.add(waiting(1), max_waiting=2)
+    assert (await origins.get(["t1", "t2"])) == {"t1": made}
+    await origins.add(waiting(2), max_waiting=2)
     with pytest.raises(LimitExceeded, match="2 is the most"):
-        await ledger.add(waiting(3), max_waiting=2)
-    assert [one.id for one in await ledger.waiting("g")] == ["t1", "t2"]
-    decided = await ledger.decide(made, "approved", "ann", "d")
+        await origins.add(waiting(3), max_waiting=2)
+    assert [one.id for one in await origins.waiting("g")] == ["t1", "t2"]
+    decided = await origins.decide(made, "approved", "ann", "d")
     assert decided is not None
     assert (decided.approval, decided.proposal, decided.decided_by) == ("approved", None, "ann")
-    assert (await ledger.get(["t1"])) == {"t1": decided}
-    assert await ledger.decide(made, "rejected", "bob", "d") is None, "it was decided on already"
-    second = (await ledger.get(["t2"]))["t2"]
+    assert (await origins.get(["t1"])) == {"t1": decided}
+    assert await origins.decide(made, "rejected", "bob", "d") is None, "it was decided on already"
+    second = (await origins.get(["t2"]))["t2"]
     other = Proposal(kind="create", payload="{}", trigger="{}", digest="another")
     unseen = msgspec.structs.replace(second, proposal=other)
-    assert await ledger.decide(unseen, "approved", "ann", "d") is None, "not what waits"
-    rejected = await ledger.decide(second, "rejected", "ann", "d")
+    assert await origins.decide(unseen, "approved", "ann", "d") is None, "not what waits"
+    rejected = await origins.decide(second, "rejected", "ann", "d")
     assert rejected is not None
     assert rejected.proposal is not None
-    assert await ledger.waiting() == []
+    assert await origins.waiting() == []
 
 
 async def test_many_who_ask_at_once_share_the_places_that_are_left(database: Database) -> None:
-    ledger = Ledger(database)
-    asked = (ledger.add(waiting(number), max_waiting=5) for number in range(20))
+    origins = Origins(database)
+    asked = (origins.add(waiting(number), max_waiting=5) for number in range(20))
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(answer, LimitExceeded) for answer in answers) == 15
-    assert len(await ledger.waiting("g")) == 5
+    assert len(await origins.waiting("g")) == 5
 
 
 async def test_one_of_those_who_decide_at_once_has_decided(database: Database) -> None:
-    ledger = Ledger(database)
-    made = await ledger.add(waiting(1))
+    origins = Origins(database)
+    made = await origins.add(waiting(1))
     answers = await asyncio.gather(
-        *(ledger.decide(made, "rejected" if n % 2 else "approved", f"p{n}", "d") for n in range(8))
+        *(origins.decide(made, "rejected" if n % 2 else "approved", f"p{n}", "d") for n in range(8))
     )
     (won,) = [answer for answer in answers if answer is not None]
-    assert (await ledger.get(["t1"]))["t1"] == won
+    assert (await origins.get(["t1"]))["t1"] == won
 
 
-def said(token: int, text: str = "", schedule_id: str = "t1") -> Output:
-    return Output(id=schedule_id, folder="g", token=token, text=text)
+def said(token: int, text: str = "", schedule_id: str = "t1") -> RunOutput:
+    return RunOutput(id=schedule_id, folder="g", token=token, text=text)
 
 
-def begun(token: int, schedule_id: str = "t1") -> Beginning:
-    return Beginning(id=schedule_id, folder="g", token=token)
+def begun(token: int, schedule_id: str = "t1") -> RunStart:
+    return RunStart(id=schedule_id, folder="g", token=token)
 
 
 async def test_a_run_is_shown_and_stopped_by_its_own_token_alone(database: Database) -> None:
-    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    groups, runs = Groups(database), RunStore(database)
     await groups.add("g")
-    assert await runs.begin(begun(7)) is None
-    assert (await runs.beat(said(7, "x" * 10_000))).stop is None
-    (row,) = await ledger.running("g")
+    assert await runs.start(begun(7)) is None
+    assert (await runs.heartbeat(said(7, "x" * 10_000))).stop is None
+    (row,) = await runs.running("g")
     assert (row.token, len(row.output)) == (7, 8_000)
-    await runs.begin(begun(8))  # the instance of 7 died; its late beat and end change nothing
-    assert not await ledger.ask_to_stop("t1", 7, "ann")
-    assert await ledger.ask_to_stop("t1", 8, "ann")
+    await runs.start(begun(8))  # the instance of 7 died; its late beat and end change nothing
+    assert not await runs.ask_to_stop("t1", 7, "ann")
+    assert await runs.ask_to_stop("t1", 8, "ann")
     with pytest.raises(LeaseLost, match="taken over"):
-        await runs.beat(said(7, "late"))
-    await runs.leave("t1", 7)
-    assert (await runs.beat(said(8, "on"))).stop == "It was stopped by ann."
-    await runs.leave("t1", 8)
-    assert not await ledger.ask_to_stop("t1", 8, "ann")
+        await runs.heartbeat(said(7, "late"))
+    await runs.remove("t1", 7)
+    assert (await runs.heartbeat(said(8, "on"))).stop == "It was stopped by ann."
+    await runs.remove("t1", 8)
+    assert not await runs.ask_to_stop("t1", 8, "ann")
 
 
 async def test_a_run_that_was_held_up_does_not_begin_in_the_place_of_its_successor(database: Database) -> None:
-    runs = RunBook(database)
-    await runs.begin(begun(8))
+    runs = RunStore(database)
+    await runs.start(begun(8))
     with pytest.raises(LeaseLost, match="before it had begun"):
-        await runs.begin(begun(7))
-    assert (await runs.beat(said(8))).stop is None
-    assert (await runs.end(ended(8))).failures == 0
+        await runs.start(begun(7))
+    assert (await runs.heartbeat(said(8))).stop is None
+    assert (await runs.finish(ended(8))).failures == 0
 
 
 async def test_what_a_dead_instance_has_left_on_the_list_holds_up_nobody(database: Database) -> None:
     """Also if its token is the greater one: the tasks may have moved to another store since, which counts anew."""
-    runs = RunBook(database)
-    await runs.begin(begun(8))
+    runs = RunStore(database)
+    await runs.start(begun(8))
     await database.write(
         lambda connection: connection.execute(running.update().values(seen_at=running.c.seen_at - 60_000))
     )
-    assert await runs.begin(begun(7)) is None
-    assert (await runs.beat(said(7))).stop is None
+    assert await runs.start(begun(7)) is None
+    assert (await runs.heartbeat(said(7))).stop is None
 
 
 async def test_a_thrown_switch_lets_nothing_begin_and_ends_what_runs(database: Database) -> None:
-    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    groups, runs = Groups(database), RunStore(database)
     await groups.add("g")
-    await runs.begin(begun(1))
+    await runs.start(begun(1))
     thrown = await groups.switch_off("*", "bob", "enough")
-    assert "bob" in ((await runs.beat(said(1))).stop or "")
-    assert await runs.begin(begun(2, "t2")) == thrown
-    assert [row.id for row in await ledger.running()] == ["t1"]
+    assert "bob" in ((await runs.heartbeat(said(1))).stop or "")
+    assert await runs.start(begun(2, "t2")) == thrown
+    assert [row.id for row in await runs.running()] == ["t1"]
 
 
-def ended(token: int, status: str | None = "success", text: str = "x", session: str | None = None) -> End:
-    return End(id="t1", folder="g", token=token, summary=f"run {token}", status=status, result=text, session=session)
+def ended(token: int, status: str | None = "success", text: str = "x", session: str | None = None) -> RunEnd:
+    return RunEnd(id="t1", folder="g", token=token, summary=f"run {token}", status=status, result=text, session=session)
 
 
 async def test_results_are_kept_within_limits_and_failures_are_counted(database: Database) -> None:
-    ledger, runs = Ledger(database), RunBook(database)
-    await ledger.add(Provenance(id="t1", folder="g", made_by="ann"))
+    origins, runs = Origins(database), RunStore(database)
+    await origins.add(Origin(id="t1", folder="g", made_by="ann"))
 
     async def record(token: int, status: str | None, text: str = "x") -> int:
-        await runs.begin(begun(token))
-        return (await runs.end(ended(token, status, text))).failures
+        await runs.start(begun(token))
+        return (await runs.finish(ended(token, status, text))).failures
 
     assert [await record(n, "error") for n in range(3)] == [1, 2, 3]
     assert await record(3, None) == 3, "a run that woke nobody counts as neither"
     assert await record(4, "success") == 0
     for token in range(5, RESULTS_KEPT + 10):
         await record(token, "success", "a\0b\ud800" * 200_000 if token == 5 else "x")
-    kept = await ledger.results("t1", 100)
+    kept = await runs.results("t1", 100)
     assert [one.token for one in kept] == list(range(RESULTS_KEPT + 9, 9, -1))
     assert all(one.at > 0 for one in kept)
-    assert (await ledger.get(["t1"]))["t1"].last_result == f"run {RESULTS_KEPT + 9}"
-    assert await ledger.running() == []
+    assert (await origins.get(["t1"]))["t1"].last_result == f"run {RESULTS_KEPT + 9}"
+    assert await runs.running() == []
 
 
 async def test_the_same_end_twice_is_one_and_that_of_an_old_run_is_none(database: Database) -> None:
-    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
-    await ledger.add(Provenance(id="t1", folder="g", made_by="ann"))
-    await runs.begin(begun(1))
-    assert [(await runs.end(ended(1, "error", session="s1"))).failures for _ in range(3)] == [1, 1, 1]
-    await runs.begin(begun(2))
-    await runs.begin(begun(3))  # 2 was taken over
+    origins, groups, runs = Origins(database), Groups(database), RunStore(database)
+    await origins.add(Origin(id="t1", folder="g", made_by="ann"))
+    await runs.start(begun(1))
+    assert [(await runs.finish(ended(1, "error", session="s1"))).failures for _ in range(3)] == [1, 1, 1]
+    await runs.start(begun(2))
+    await runs.start(begun(3))  # 2 was taken over
     with pytest.raises(LeaseLost, match="not kept"):
-        await runs.end(ended(2, "success", session="stale"))
-    assert (await ledger.get(["t1"]))["t1"].failures == 1
+        await runs.finish(ended(2, "success", session="stale"))
+    assert (await origins.get(["t1"]))["t1"].failures == 1
     assert await groups.session("g") == "s1"
-    await runs.end(ended(3, "success", session="s3"))
-    await runs.begin(begun(4))
-    assert [(await runs.end(ended(4, None))).failures for _ in range(2)] == [0, 0], "also if nobody was woken"
+    await runs.finish(ended(3, "success", session="s3"))
+    await runs.start(begun(4))
+    assert [(await runs.finish(ended(4, None))).failures for _ in range(2)] == [0, 0], "also if nobody was woken"
     with pytest.raises(LeaseLost, match="not kept"):
-        await runs.end(ended(5))
-    assert (await groups.session("g"), [one.token for one in await ledger.results("t1")]) == ("s3", [3, 1])
+        await runs.finish(ended(5))
+    assert (await groups.session("g"), [one.token for one in await runs.results("t1")]) == ("s3", [3, 1])
 
 
 async def test_runs_that_come_at_once_share_a_transaction_but_no_trouble(database: Database) -> None:
-    ledger, groups, runs = Ledger(database), Groups(database), RunBook(database)
+    origins, groups, runs = Origins(database), Groups(database), RunStore(database)
     await groups.add("main", is_main=True)
     await groups.add("g", timezone="Asia/Tokyo")
-    await ledger.add(waiting(0))
-    origins = [Provenance(id=f"s{n}", folder="g", made_by="code", digest=f"d{n}") for n in range(40)]
-    for n, origin in enumerate(origins):
-        assert (await runs.begin(Beginning(id=origin.id, folder="g", token=n, origin=origin))) is None
-    briefs = await asyncio.gather(*(runs.brief(one.id, "g") for one in origins), runs.brief("t0", "main"))
-    assert [one.origin.digest for one in briefs[:-1] if one.origin] == [one.digest for one in origins]
-    assert all(one.zones == {"g": "Asia/Tokyo"} and [w.id for w in one.waiting] == ["t0"] for one in briefs[:-1])
-    assert set(briefs[-1].zones) == {"main", "g"}
-    assert (await runs.brief("s1", "nobody")).group is None
-    ends = [End(id=f"s{n}", folder="g", token=n if n != 7 else 99, summary="x", status="success") for n in range(40)]
-    answers = await asyncio.gather(*(runs.end(end) for end in ends), return_exceptions=True)
+    await origins.add(waiting(0))
+    made = [Origin(id=f"s{n}", folder="g", made_by="code", digest=f"d{n}") for n in range(40)]
+    for n, origin in enumerate(made):
+        assert (await runs.start(RunStart(id=origin.id, folder="g", token=n, origin=origin))) is None
+    contexts = await asyncio.gather(*(runs.context(one.id, "g") for one in made), runs.context("t0", "main"))
+    assert [one.origin.digest for one in contexts[:-1] if one.origin] == [one.digest for one in made]
+    assert all(one.zones == {"g": "Asia/Tokyo"} and [w.id for w in one.waiting] == ["t0"] for one in contexts[:-1])
+    assert set(contexts[-1].zones) == {"main", "g"}
+    assert (await runs.context("s1", "nobody")).group is None
+    ends = [RunEnd(id=f"s{n}", folder="g", token=n if n != 7 else 99, summary="x", status="success") for n in range(40)]
+    answers = await asyncio.gather(*(runs.finish(end) for end in ends), return_exceptions=True)
     assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [7]
-    assert [row.id for row in await ledger.running()] == ["s7"]
+    assert [row.id for row in await runs.running()] == ["s7"]

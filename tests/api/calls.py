@@ -10,7 +10,7 @@ import httpx
 from tests.api.stage import Stage
 
 from rota.agents import AGENT, Caller, agents_of
-from rota.agents.runbook import Beginning, RunBook
+from rota.agents.runs.run_store import RunStart, RunStore
 from rota.core.task_type import TaskType
 from rota.stores.base import ClaimRequest
 
@@ -81,8 +81,8 @@ async def a_running_agent(stage: Stage) -> Mapping[str, str]:
     await agents_of(stage.app).run_task(Caller.person("ann"), values["agent"])
     store = await stage.app.store()
     (task,) = (await store.claim(ClaimRequest(wants=[(AGENT, 1)], instance="i", claim_id="c", lease_ms=60_000))).tasks
-    beginning = Beginning(id=values["agent"], folder="family", token=task.token)
-    await RunBook(await stage.app.database()).begin(beginning)
+    start = RunStart(id=values["agent"], folder="family", token=task.token)
+    await RunStore(await stage.app.database()).start(start)
     return values
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota import Rota
 from rota.agents import Agents, AgentSettings, Caller, Rules, agents_of, install_agents
-from rota.agents.ledger import Ledger
+from rota.agents.schedules.origins import Origins
 from rota.core.task import Identity
 from rota.database.tables.agents import running
 from rota.memory import ChatPush, DocumentPush, MemorySettings, Message, ScreenshotPush, install_memory, memory_of
@@ -51,14 +51,14 @@ async def _remember(app: Rota, texts: Sequence[str]) -> None:
 
 
 async def _schedule(app: Rota, texts: Sequence[str]) -> None:
-    agents, ledger = agents_of(app), Ledger(await app.database())
+    agents, origins = agents_of(app), Origins(await app.database())
     groups = await agents.groups()
     for place, text in enumerate(texts):
         folder = f"group-{place}"
         await groups.add(folder, name=text, chat_jid=text, is_main=not place, timezone=ZONES[place % len(ZONES)])
         person = Caller.person(text)
         made = await agents.schedule_task(person, group=folder, prompt=text, script=text, **DAILY)
-        await ledger.set(made.id, last_result=text, held=text, made_by=text)
+        await origins.set(made.id, last_result=text, held=text, made_by=text)
         await agents.pause_task(person, made.id)
         await agents.schedule_task(Caller.agent(folder), prompt=text, script=text, **HOURLY)
         await _talk(app, agents, folder, text)

@@ -17,7 +17,7 @@ from tests.api.stage import Stage, serving
 from rota import Rota
 from rota.access import Principal, Role
 from rota.agents import Agents, AgentSettings, Rules, install_agents
-from rota.agents.desk import Desk
+from rota.agents.operator import AgentOperator
 from rota.api import Service, create_api
 from rota.clock import Clock
 from rota.testing import FakeClock
@@ -28,11 +28,11 @@ ADMIN = Principal("test", "ann", Role.ADMIN, "code")
 
 @dataclass
 class Scene:
-    """What a test acts on. `connect` is an agent's way in; `desk` is the owner's."""
+    """What a test acts on. `connect` is an agent's way in; `operator` is the owner's."""
 
     app: Rota
     agents: Agents
-    desk: Desk
+    operator: AgentOperator
     port: int
     service: Service
     clock: Clock
@@ -42,7 +42,7 @@ class Scene:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     async def secret(self, group: str, **settings: Any) -> str:
-        return (await self.desk.add_token(group, f"agents of {group}", **settings)).secret
+        return (await self.operator.add_token(group, f"agents of {group}", **settings)).secret
 
     @asynccontextmanager
     async def connect(self, group: str, **settings: Any) -> AsyncGenerator[Client]:
@@ -91,11 +91,11 @@ def staging(sqlite_url: str, tmp_path: Path) -> Staging:
         agents = install_agents(app, own)
         service = Service(app, **settings)
         async with service:
-            desk = Desk(agents, ADMIN, app.database)
-            await desk.add_group("main", is_main=True)
-            await desk.add_group("family", timezone="Asia/Tokyo")
-            await desk.add_group("work")
+            operator = AgentOperator(agents, ADMIN, app.database)
+            await operator.add_group("main", is_main=True)
+            await operator.add_group("family", timezone="Asia/Tokyo")
+            await operator.add_group("work")
             async with serving(Stage(service, create_api(service, dashboard=False), {})) as port:
-                yield Scene(app, agents, desk, port, service, clock)
+                yield Scene(app, agents, operator, port, service, clock)
 
     return stage

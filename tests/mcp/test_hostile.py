@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.mcp.conftest import Staging
 
-from rota.agents.record import AGENT
+from rota.agents.schedules.agent_task import AGENT
 from rota.stores.base import TaskQuery
 
 CRON: Mapping[str, Any] = {"schedule_type": "cron", "schedule_value": "0 3 * * *"}
@@ -67,8 +67,8 @@ async def test_thirty_hostile_texts_lead_to_nothing_that_nobody_approved(staging
     assert len(HOSTILE) == 30
     async with staging() as scene:
         fixed = {"prompt": "What changed?", "schedule_type": "cron", "schedule_value": "0 9 * * *"}
-        own = await scene.desk.schedule_task(group="family", **fixed)
-        other = await scene.desk.schedule_task(group="work", **fixed)
+        own = await scene.operator.schedule_task(group="family", **fixed)
+        other = await scene.operator.schedule_task(group="work", **fixed)
         store = await scene.app.store()
 
         async def stored() -> list[tuple[str, str | None, str | None, str]]:
@@ -87,7 +87,7 @@ async def test_thirty_hostile_texts_lead_to_nothing_that_nobody_approved(staging
                     await agent.call_tool(one.tool, told)
                     assert await stored() == before, one.text[:80]
 
-        waiting = await scene.desk.waiting()
+        waiting = await scene.operator.waiting()
         assert {one.group_folder for one in waiting} <= {"family"}, "a wish is a wish for one's own group"
         assert 0 < len(waiting) <= scene.agents.settings.rules.max_waiting
         assert {one.asked_by for one in waiting} == {"agent:family"}

@@ -14,7 +14,7 @@ from tests.mcp.conftest import Scene, Staging
 
 from rota.access import AuditLog, AuditQuery, Role, Tokens
 from rota.agents import Rules
-from rota.agents.desk import TOOLS
+from rota.agents.operator import TOOLS
 from rota.testing.waiting import PATIENCE, until
 
 FREE = Rules(approval="none")
@@ -108,7 +108,7 @@ async def test_what_is_wrong_is_said_so_that_it_can_be_put_right(
 ) -> None:
     async with staging(FREE) as scene, scene.connect("family") as client:
         assert said in await refused(client, "schedule_task", **arguments)
-        assert await scene.desk.list_tasks() == []
+        assert await scene.operator.list_tasks() == []
 
 
 async def test_a_group_neither_sees_nor_touches_another_and_main_does(staging: Staging) -> None:
@@ -137,8 +137,8 @@ async def test_what_an_agent_makes_waits_for_its_owner(staging: Staging) -> None
         assert (made["status"], made["next_run"]) == ("waiting_for_approval", None)
         assert "approval" in made["message"]
         assert "waits for approval" in await refused(client, "run_task", task_id=made["task_id"])
-        (asked,) = await scene.desk.waiting()
-        await scene.desk.approve(made["task_id"], digest=asked.digest)
+        (asked,) = await scene.operator.waiting()
+        await scene.operator.approve(made["task_id"], digest=asked.digest)
         assert (await call(client, "list_tasks"))["tasks"][0]["status"] == "active"
         changed = await call(client, "update_task", task_id=made["task_id"], prompt="Something else")
         assert (changed["prompt"], changed["has_waiting_change"]) == ("What changed?", True)
@@ -151,7 +151,7 @@ async def test_quotas_hold_however_many_ask_at_once(staging: Staging) -> None:
                 *(client.call_tool("schedule_task", WEEKDAYS) for client in (one, other) for _ in range(5))
             )
         assert sum(not getattr(answer, "is_error", True) for answer in answers) == 3
-        assert len(await scene.desk.list_tasks(group="family")) == 3
+        assert len(await scene.operator.list_tasks(group="family")) == 3
         async with scene.connect("family") as client:
             assert "3 live schedules" in await refused(client, "schedule_task", **WEEKDAYS)
 
@@ -189,7 +189,7 @@ async def test_a_token_has_the_tools_and_the_role_that_it_was_given(staging: Sta
             assert {tool.name for tool in (await client.list_tools()).tools} == {"list_tasks", "pause_task"}
             assert "not yours" in await refused(client, "cancel_task", task_id="x")
             assert "list_tasks" in await refused(client, "list_task"), "the nearest one is named"
-        assert await scene.desk.list_tasks() == []
+        assert await scene.operator.list_tasks() == []
 
 
 # --- the door --------------------------------------------------------------------------------------------------------
@@ -312,8 +312,8 @@ async def test_every_action_of_an_agent_is_in_the_audit_log_refused_or_not(stagi
 
 async def test_over_the_api_an_agents_token_reaches_its_own_group_and_decides_nothing(staging: Staging) -> None:
     async with staging() as scene:
-        own = await scene.desk.schedule_task(group="family", **WEEKDAYS)
-        other = await scene.desk.schedule_task(group="work", **WEEKDAYS)
+        own = await scene.operator.schedule_task(group="family", **WEEKDAYS)
+        other = await scene.operator.schedule_task(group="work", **WEEKDAYS)
         base = scene.url.removesuffix("/mcp")
         chat = {"Authorization": f"Bearer {await scene.secret('family', role=Role.ADMIN)}"}
         async with httpx.AsyncClient(headers=chat, timeout=PATIENCE, base_url=f"{base}/api/agents") as client:

@@ -16,8 +16,8 @@ from rota import Rota
 from rota.access import AuditLog, Role, Tokens
 from rota.access.audit import AuditQuery
 from rota.agents import AgentSettings, Rules, install_agents
-from rota.agents.passes import MAKER
-from rota.agents.runners import Limits
+from rota.agents.isolation import Limits
+from rota.agents.runs.run_tokens import MAKER
 from rota.clock import DAY
 
 # Calls the tools that its prompt names, with the token that it was given, and answers with what they answered.
@@ -61,10 +61,10 @@ async def running(scene: Scene, url: str, rules: Rules, tmp_path: Path) -> Async
 
 async def said_by_a_run(scene: Scene, app: Rota, calls: list[Any]) -> tuple[str, dict[str, Any]]:
     prompt = json.dumps(calls)
-    made = await scene.desk.schedule_task(**{**WEEKDAYS, "prompt": prompt}, group="family")
-    await scene.desk.run_task(made.id)
+    made = await scene.operator.schedule_task(**{**WEEKDAYS, "prompt": prompt}, group="family")
+    await scene.operator.run_task(made.id)
     assert await app.run_until_idle() == 1
-    (row,) = (await scene.desk.task_history(made.id)).items
+    (row,) = (await scene.operator.task_history(made.id)).items
     assert row["status"] == "success", row["error"]
     return made.id, json.loads(row["whole_result"])
 
@@ -73,7 +73,7 @@ async def test_a_run_is_known_by_its_own_token_and_makes_nothing(
     staging: Staging, tmp_path: Path, sqlite_url: str
 ) -> None:
     async with staging(FREE) as scene, running(scene, sqlite_url, FREE, tmp_path) as app:
-        other = await scene.desk.schedule_task(**WEEKDAYS, group="work")
+        other = await scene.operator.schedule_task(**WEEKDAYS, group="work")
         calls: list[Any] = [
             ("list_tasks", {}),
             ("schedule_task", WEEKDAYS),
@@ -96,7 +96,7 @@ async def test_what_a_run_makes_where_it_may_names_the_run(staging: Staging, tmp
     rules = Rules(approval="none", max_depth=2)
     async with staging(rules) as scene, running(scene, sqlite_url, rules, tmp_path) as app:
         _, said = await said_by_a_run(scene, app, [("schedule_task", WEEKDAYS)])
-        made = await scene.desk.get_task(said["answers"][0]["task_id"])
+        made = await scene.operator.get_task(said["answers"][0]["task_id"])
         assert (made.made_by, made.made_in_run) == ("agent:family", said["run"])
 
 

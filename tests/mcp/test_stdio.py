@@ -18,7 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 from tests.mcp.conftest import Staging
 from tests.mcp.test_http import FREE, WEEKDAYS, call, refused
 
-from rota.agents.desk import TOOLS
+from rota.agents.operator import TOOLS
 from rota.clock import SystemClock
 
 CONFIG = """
@@ -61,7 +61,7 @@ async def test_a_conversation_over_stdio_and_a_run_that_may_make_nothing(
             history = await call(client, "task_history", task_id=task)
             assert [run["result"] for run in history["runs"]] == ["Anything new?"]
             assert "your own group" in await refused(client, "schedule_task", **WEEKDAYS, group="work")
-            assert [made.made_by for made in await scene.desk.list_tasks()] == ["agent:family"]
+            assert [made.made_by for made in await scene.operator.list_tasks()] == ["agent:family"]
 
         async with started(tmp_path, sqlite_url, "--group", "family", ROTA_RUN=f"{task}-1") as client:
             assert "A scheduled run may not" in await refused(client, "schedule_task", **WEEKDAYS)
@@ -78,7 +78,7 @@ async def test_another_group_started_beside_it_sees_nothing_of_it(
             assert (await call(client, "list_tasks"))["tasks"] == []
             assert "no schedule" in await refused(client, "cancel_task", task_id=task)
             assert (await call(client, "schedule_task", **WEEKDAYS))["status"] == "waiting_for_approval"
-        assert [one.group_folder for one in await scene.desk.waiting()] == ["work"]
+        assert [one.group_folder for one in await scene.operator.waiting()] == ["work"]
 
 
 HELLO = (

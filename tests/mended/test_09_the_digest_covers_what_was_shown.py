@@ -10,8 +10,8 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, Agents, AgentSettings, Caller, install_agents
-from rota.agents.guard import first_digest_of
-from rota.agents.ledger import Ledger
+from rota.agents.schedules.digests import first_digest_of
+from rota.agents.schedules.origins import Origins
 from rota.core.task import Change
 from rota.database.tables.agents import provenance
 from rota.errors import IllegalTransition
@@ -34,7 +34,7 @@ def app(tmp_path: Path, clock: FakeClock) -> Rota:
 
 @pytest.fixture
 def agents(app: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.01)
     return install_agents(app, AgentSettings(groups_dir=tmp_path / "groups", isolation="process", uid_base=None))
 
 
@@ -90,13 +90,13 @@ async def test_what_was_agreed_to_before_the_upgrade_goes_on_and_is_pinned(
         await (await agents.groups()).add("family")
         made = await agents.schedule_task(ANN, group="family", prompt="p", **TEN)
         whole = made.digest
-        ledger = Ledger(await app.database())
-        await ledger.set(made.id, digest=first_digest_of("family", "p", None, "isolated"))
+        origins = Origins(await app.database())
+        await origins.set(made.id, digest=first_digest_of("family", "p", None, "isolated"))
         clock.advance("1d")
         await app.run_until_idle()
         after = await agents.get_task(ANN, made.id)
         assert (after.status, after.last_result, after.digest) == ("active", "p", whole)
-        await ledger.set(made.id, digest=first_digest_of("family", "another prompt", None, "isolated"))
+        await origins.set(made.id, digest=first_digest_of("family", "another prompt", None, "isolated"))
         clock.advance("1d")
         await app.run_until_idle()
         assert (await agents.get_task(ANN, made.id)).status == "paused", "and counts for nothing else"
@@ -109,7 +109,7 @@ async def test_a_digest_seen_before_the_upgrade_approves_nothing(app: Rota, agen
         wish = await agents.schedule_task(FAMILY, prompt="p", **TEN)
         old = first_digest_of("family", "p", None, "isolated")
         database = await app.database()
-        origin = (await Ledger(database).get([wish.id]))[wish.id]
+        origin = (await Origins(database).get([wish.id]))[wish.id]
         assert origin.proposal is not None
         before = msgspec.json.encode(msgspec.structs.replace(origin.proposal, digest=old)).decode()
         statement = provenance.update().values(proposal=before, digest=old)

@@ -16,10 +16,10 @@ import pytest
 from rota import Rota
 from rota.access.first_token import ensure_first_token
 from rota.agents import ChannelSettings, install_agents
-from rota.agents.channels import Channels, Notice
-from rota.agents.folders import prepare_folder
+from rota.agents.group_folders import prepare_folder
 from rota.agents.groups import Group
-from rota.agents.runners import AgentInput, RunRequest, Seat
+from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
+from rota.agents.notices import Channels, Notice
 from rota.agents.settings import AgentSettings
 from rota.core.task import Activity
 from rota.mcp.runs import RunSockets
@@ -187,7 +187,8 @@ async def test_the_folder_of_a_run_is_open_to_its_own_user_alone(place: Path, ui
     app = Rota("memory://")
     agents = install_agents(app, AgentSettings(groups_dir=place / "groups"))
     request = RunRequest(
-        seat=Seat(folder=place, run_id="r-10", uid=uid), input=AgentInput(prompt="", group_folder="g", chat_jid="c")
+        environment=RunEnvironment(folder=place, run_id="r-10", uid=uid),
+        input=AgentInput(prompt="", group_folder="g", chat_jid="c"),
     )
     async with RunSockets(agents, app.database, below=place).opened(request):
         (run,) = (name for name in modes(place) if name.startswith("rota-run-"))

@@ -11,8 +11,8 @@ import pytest
 
 from rota import Rota
 from rota.agents import AgentSettings, Caller, Limits, install_agents
-from rota.agents.keeper import Keeper
-from rota.agents.runners import IsolationName, choose_isolation
+from rota.agents.isolation import IsolationName, choose_isolation
+from rota.agents.runs.janitor import Janitor
 from rota.agents.settings import ECHO
 from rota.cli import main
 from rota.errors import RunnerUnavailable
@@ -101,7 +101,7 @@ async def test_it_is_said_at_the_start(
 ) -> None:
     app = Rota("memory://")
     agents = install_agents(app, AgentSettings(groups_dir=groups_dir))
-    await Keeper(agents).say()
+    await Janitor(agents).say()
     assert "apt install bubblewrap" in caplog.text
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rota.agents.runners import BubblewrapIsolation, Limits, Seat, choose_isolation
+from rota.agents.isolation import BubblewrapIsolation, Limits, RunEnvironment, choose_isolation
 from rota.errors import RunnerUnavailable
 
 ASKED = """
@@ -60,12 +60,12 @@ def folder() -> Generator[Path]:
         yield group
 
 
-def said_by(bubblewrap: BubblewrapIsolation, seat: Seat, user: int | None) -> dict[str, Any]:
+def said_by(bubblewrap: BubblewrapIsolation, environment: RunEnvironment, user: int | None) -> dict[str, Any]:
     """What the program of `ASKED` finds; `user` is who Rota itself is, None: whoever runs the tests."""
-    order = bubblewrap.order((PYTHON, "-c", ASKED), seat, Limits())
+    spec = bubblewrap.process_spec((PYTHON, "-c", ASKED), environment, Limits())
     who: dict[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
     done = subprocess.run(
-        order.argv, env=dict(order.env), cwd="/", umask=0o022, capture_output=True, text=True, timeout=60, **who
+        spec.argv, env=dict(spec.env), cwd="/", umask=0o022, capture_output=True, text=True, timeout=60, **who
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -81,7 +81,7 @@ def test_a_group_with_network_has_its_resolver_and_certificates(
     owner = uid or user
     if owner is not None:
         os.chown(folder, owner, owner)
-    found = said_by(bubblewrap, Seat(folder=folder, run_id="r-12", uid=uid, has_network=True), user)
+    found = said_by(bubblewrap, RunEnvironment(folder=folder, run_id="r-12", uid=uid, has_network=True), user)
     assert [name for name, was in found["read"].items() if was is not True and Path("/etc", name).exists()] == []
     assert (found["getent"], found["resolved"]) == (0, 80)
     assert set(found["secret"].values()) == {"FileNotFoundError"}
@@ -93,10 +93,12 @@ def test_a_group_without_network_learns_nothing_of_it(bubblewrap: BubblewrapIsol
     uid = OWN if os.geteuid() == 0 else None
     if uid is not None:
         os.chown(folder, uid, uid)
-    order = bubblewrap.order(
-        (PYTHON, "-c", "import os; print(*os.listdir('/etc'))"), Seat(folder=folder, run_id="r-12", uid=uid), Limits()
+    spec = bubblewrap.process_spec(
+        (PYTHON, "-c", "import os; print(*os.listdir('/etc'))"),
+        RunEnvironment(folder=folder, run_id="r-12", uid=uid),
+        Limits(),
     )
-    done = subprocess.run(order.argv, env=dict(order.env), cwd="/", capture_output=True, text=True, timeout=60)
+    done = subprocess.run(spec.argv, env=dict(spec.env), cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "nsswitch.conf" in done.stdout.split()
     assert {"hosts", "resolv.conf"}.isdisjoint(done.stdout.split())

@@ -12,7 +12,7 @@ import pytest
 from rota import Rota
 from rota.access import Principal, Role
 from rota.agents import AGENT, Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.desk import Desk
+from rota.agents.operator import AgentOperator
 from rota.cli import main
 from rota.clock import isoformat
 from rota.core.task import Identity, Transition
@@ -301,24 +301,24 @@ async def test_an_agent_that_rewrites_a_persons_schedule_becomes_its_maker_with_
 async def test_reviving_says_what_it_did_and_what_it_did_not_do(app: Rota, agents: Agents, clock: FakeClock) -> None:
     async with app:
         await add_groups(agents)
-        desk = Desk(agents, Principal("test", "ann", Role.ADMIN, "code"), app.database)
+        operator = AgentOperator(agents, Principal("test", "ann", Role.ADMIN, "code"), app.database)
         once = await agents.schedule_task(ANN, group="family", **in_seconds(clock, 60))
-        family = await desk.switch_off("family", "enough")
+        family = await operator.switch_off("family", "enough")
         assert family.way_back == "rota agent revive family"
         clock.advance("2m")
         await app.run_until_idle()
 
-        of_all = await desk.switch_on()
+        of_all = await operator.switch_on()
         assert not of_all.was_on
         assert "`rota agent revive family`" in of_all.words, "the group's own switch is still on"
-        await desk.switch_off("*", "all of it")
-        revived = await desk.switch_on("family")
+        await operator.switch_off("*", "all of it")
+        revived = await operator.switch_on("family")
         assert revived.was_on
         assert "`rota agent revive`" in revived.words, "that of all groups still stops it"
         assert f"rota agent resume {once.id}" in revived.words, "what it has paused stays so"
-        assert not (await desk.switch_on("family")).was_on
+        assert not (await operator.switch_on("family")).was_on
         with pytest.raises(UnknownGroup):
-            await desk.switch_on("nobody")
+            await operator.switch_on("nobody")
 
 
 def test_the_command_line_names_the_right_way_back(

@@ -29,7 +29,7 @@ GATE = "\necho first\necho '{\"wakeAgent\": true}'\n"
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
-    monkeypatch.setattr("rota.agents.handler.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.01)
 
 
 @asynccontextmanager

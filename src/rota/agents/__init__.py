@@ -3,12 +3,13 @@
 agents = install_agents(app, AgentSettings(groups_dir=Path("groups")))
 """
 
-from rota.agents.channels import NOTICE, Channels, Notice
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
-from rota.agents.guard import Caller, Rules
 from rota.agents.install import agents_of, install_agents
-from rota.agents.record import AGENT, AgentPayload, AgentSchedule
-from rota.agents.runners import Limits
+from rota.agents.isolation import Limits
+from rota.agents.notices import NOTICE, Channels, Notice
+from rota.agents.policy import Caller, Rules
+from rota.agents.schedules.agent_task import AGENT, AgentPayload
+from rota.agents.schedules.schedule import AgentSchedule
 from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 

@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
-from rota.agents.folders import check_folder
+from rota.agents.group_folders import check_folder
 from rota.clock import Instant, isoformat
 from rota.codec import warmed
 from rota.database import Database

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
-from rota.agents.channels import NOTICE
-from rota.agents.record import AGENT
+from rota.agents.notices import NOTICE
+from rota.agents.schedules.agent_task import AGENT
 from rota.agents.service import Agents
 from rota.agents.settings import AgentSettings
 from rota.core.task_type import TriggerMode
@@ -15,7 +15,7 @@ from rota.part import PartHost
 from rota.runtime.database_owner import AGENTS
 from rota.webhooks import Webhooks
 
-__all__ = ["App", "agents_of", "install_agents"]
+__all__ = ["App", "agents_of", "guard_schedules", "install_agents"]
 
 
 class KeepsSchedules(Protocol):
@@ -53,9 +53,15 @@ def install_agents(app: App, settings: AgentSettings | None = None, *, webhooks:
     task = "@app.task"
     host.declare(AGENT, agents.handler.run_agent, TriggerMode.ONCE, agents.settings.type_settings(), decorator=task)
     host.declare(NOTICE, agents.courier.deliver, TriggerMode.ONCE, agents.settings.notice_settings(), decorator=task)
-    host.schedules.check_first(AGENT, agents.check_not_kept)
+    guard_schedules(app)
     _INSTALLED[host] = agents
     return agents
+
+
+def guard_schedules(app: App) -> None:
+    """Ask what is kept about a scheduled agent before its schedule is changed as any other is. For every app that
+    people change schedules through, also if it runs no agents: another process does."""
+    app.host.schedules.check_first(AGENT, lambda schedule_id: agents_of(app).check_not_kept(schedule_id))
 
 
 def agents_of(app: App) -> Agents:

@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from rota.access import Tokens
-from rota.agents.approvals import EVENTS, Approvals
-from rota.agents.channels import Channels, Courier
 from rota.agents.groups import EVERYBODY, Group, Groups, Revived, Switch
-from rota.agents.guard import (
+from rota.agents.isolation.choose import Chosen
+from rota.agents.isolation.command import CommandRunner
+from rota.agents.notices import Channels, Courier
+from rota.agents.policy import (
     Caller,
     check_interval,
     check_may_create,
@@ -28,16 +29,16 @@ from rota.agents.guard import (
     needs_approval,
     needs_consent,
 )
-from rota.agents.handler import AgentHandler
-from rota.agents.ledger import ProposalKind, Provenance, RunningNow, taken_over
-from rota.agents.listing import proposed, scheduled, schedules_of
-from rota.agents.passes import MAKER, WayIn
-from rota.agents.record import AGENT, AgentPayload, AgentSchedule, held_of, payload_of
-from rota.agents.records import Records, answered, decided_already
-from rota.agents.runners.choose import Chosen
-from rota.agents.runners.command import CommandRunner
-from rota.agents.settings import AgentSettings
-from rota.agents.wish import (
+from rota.agents.runs.handler import AgentHandler
+from rota.agents.runs.run_store import RunningNow, RunStore
+from rota.agents.runs.run_tokens import MAKER, McpAccess
+from rota.agents.schedules.agent_task import AGENT, AgentPayload, held_of, payload_of
+from rota.agents.schedules.approvals import EVENTS, Approvals
+from rota.agents.schedules.listing import schedules_of
+from rota.agents.schedules.origins import Origin, ProposalKind, taken_over
+from rota.agents.schedules.schedule import AgentSchedule
+from rota.agents.schedules.schedule_store import ScheduleStore, answered, decided_already
+from rota.agents.schedules.validation import (
     changed_payload,
     check_reaches,
     checked_script,
@@ -51,6 +52,7 @@ from rota.agents.wish import (
     sooner,
     standing_of,
 )
+from rota.agents.settings import AgentSettings
 from rota.clock import DAY, Instant, isoformat
 from rota.core.lifecycle import goes_to
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
@@ -85,8 +87,8 @@ class Agents:
     ) -> None:
         self.settings = settings or AgentSettings()
         channels = Channels(self.settings.groups_dir / ".notices", store)
-        self._records = Records(store, database, self.settings, channels, webhooks)
-        self._approvals = Approvals(self._records)
+        self._schedules = ScheduleStore(store, database, self.settings, channels, webhooks)
+        self._approvals = Approvals(self._schedules)
         self._chosen: Chosen | None = None
         self._choosing = asyncio.Lock()
         self.handler = AgentHandler(store, database, self.settings, channels, self._runner)
@@ -105,17 +107,20 @@ class Agents:
     async def _runner(self) -> CommandRunner:
         return self.settings.runner(await self.isolation())
 
-    def let_in(self, way: WayIn) -> None:
+    async def _runs(self) -> RunStore:
+        return RunStore(await self._schedules.database())
+
+    def give_mcp_access(self, access: McpAccess) -> None:
         """Give runs this way to the MCP server, which lies above."""
-        self.handler.way_in = way
+        self.handler.mcp_access = access
 
     async def now(self) -> Instant:
         """What time it is at the store, which decides."""
-        return await (await self._records.store()).now()
+        return await (await self._schedules.store()).now()
 
     async def groups(self) -> Groups:
         """The groups, for those who may administer them."""
-        return await self._records.groups()
+        return await self._schedules.groups()
 
     # --- schedules ---
 
@@ -139,7 +144,7 @@ class Agents:
         rules = self.settings.rules
         check_may_create(caller, rules)
         target = await self._target(caller, group)
-        store, ledger = await self._records.store(), await self._records.ledger()
+        store, origins = await self._schedules.store(), await self._schedules.origins()
         now = await store.now()
         zone_name = timezone or target.timezone or self.settings.timezone
         trigger = parse_trigger(schedule_type, schedule_value, timezone=zone_name, now=now)
@@ -156,7 +161,7 @@ class Agents:
         check_reaches(trigger, expires_at)
         proposal = proposal_of("create", payload, trigger, expires_at, caller)
         waits = needs_approval(caller, rules) or needs_consent(caller, rules, target.folder, is_of_people=False)
-        origin = Provenance(
+        origin = Origin(
             id=f"task-{now}-{secrets.token_hex(3)}",
             folder=target.folder,
             made_by=caller.name,
@@ -167,20 +172,20 @@ class Agents:
             digest=proposal.digest,
         )
         spent = 0 if waits or caller.is_person else await self._check_pace(target.folder, trigger, now)
-        origin = await ledger.add(origin, max_waiting=rules.max_waiting)
+        origin = await origins.add(origin, max_waiting=rules.max_waiting)
         if waits:
             gate = "" if payload.script is None else ", with a script"
             text = f"{caller.name} wants to schedule{gate}: {prompt}"
-            await self._records.tell("approval_wanted", target, origin.id, text)
-            await self._records.refresh(target.folder)
-            return proposed(origin, zone_name)
+            await self._schedules.tell("approval_wanted", target, origin.id, text)
+            await self._schedules.refresh(target.folder)
+            return AgentSchedule.of_proposal(origin, zone_name)
         try:
-            task = await self._records.put(origin, proposal, caller, spent=spent)
+            task = await self._schedules.put(origin, proposal, caller, spent=spent)
         except (LimitExceeded, NotAllowed):
-            await ledger.forget([origin.id])  # what was refused leaves nothing behind
+            await origins.forget([origin.id])  # what was refused leaves nothing behind
             raise
-        await self._records.refresh(target.folder)
-        return scheduled(task, origin, zone_name)
+        await self._schedules.refresh(target.folder)
+        return AgentSchedule.of_task(task, origin, zone_name)
 
     async def list_tasks(
         self, caller: Caller, *, group: str | None = None, finished: bool = False
@@ -190,38 +195,38 @@ class Agents:
             raise NotAllowed(f"The schedules of the group {group[:80]!r} are not yours to see. Leave 'group' out.")
         whose = group if caller.sees_all else caller.group
         return await schedules_of(
-            await self._records.store(),
-            await self._records.ledger(),
-            await self._records.zones(),
+            await self._schedules.store(),
+            await self._schedules.origins(),
+            await self._schedules.zones(),
             whose,
             with_finished=finished,
         )
 
     async def get_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """One schedule, or a proposal of one."""
-        task, origin = await self._records.find(caller, schedule_id)
-        zones = await self._records.zones()
+        task, origin = await self._schedules.find(caller, schedule_id)
+        zones = await self._schedules.zones()
         if task is not None:
-            return scheduled(task, origin, zones.of(task.owner or ""))
+            return AgentSchedule.of_task(task, origin, zones.of(task.owner or ""))
         assert origin is not None, "one of the two was found"
-        return proposed(origin, zones.of(origin.folder))
+        return AgentSchedule.of_proposal(origin, zones.of(origin.folder))
 
     async def pause_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Hold it back until it is resumed. A run may hold back what is its group's; the rest waits for a person."""
-        if (wish := await self._consent("pause", caller, schedule_id, is_of_people=False)) is not None:
-            return wish
+        if (asked := await self._consent("pause", caller, schedule_id, is_of_people=False)) is not None:
+            return asked
         return await self._apply(Transition.PAUSE, caller, schedule_id)
 
     async def resume_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Go on with the first fire that lies ahead. What Rota itself has held only a person resumes, and what a run
         asks to have resumed waits for a person: one may have paused it."""
-        task, origin = await self._records.find(caller, schedule_id)
+        task, origin = await self._schedules.find(caller, schedule_id)
         _check_may_free(caller, schedule_id, task, origin)
-        if (wish := await self._consent("resume", caller, schedule_id, is_of_people=True)) is not None:
-            return wish
+        if (asked := await self._consent("resume", caller, schedule_id, is_of_people=True)) is not None:
+            return asked
         await self._apply(Transition.RESUME, caller, schedule_id)
         if origin is not None and origin.held is not None:
-            await (await self._records.ledger()).set(schedule_id, held=None, failures=0)
+            await (await self._schedules.origins()).set(schedule_id, held=None, failures=0)
         return await self.get_task(caller, schedule_id)
 
     async def cancel_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
@@ -230,40 +235,40 @@ class Agents:
         A run that ends its own schedule, because what it waited for has come, is not stopped: it is the last one. If
         it would end what people have made, or another group's, that waits for a person.
         """
-        task, origin = await self._records.find(caller, schedule_id)
-        ledger = await self._records.ledger()
+        task, origin = await self._schedules.find(caller, schedule_id)
+        origins = await self._schedules.origins()
         if task is None:
             assert origin is not None, "one of the two was found"
             if needs_consent(caller, self.settings.rules, origin.folder, is_of_people=False):
                 raise NotAllowed(
-                    f"{schedule_id} is a wish of another group, and waits for the owner. Leave it to them."
+                    f"{schedule_id} is a proposal of another group, and waits for the owner. Leave it to them."
                 )
-            withdrawn = await ledger.decide(origin, "rejected", caller.name, origin.digest)
+            withdrawn = await origins.decide(origin, "rejected", caller.name, origin.digest)
             if withdrawn is None:
                 raise decided_already(schedule_id)
-            await self._records.refresh(origin.folder)
-            return proposed(withdrawn, (await self._records.zones()).of(origin.folder))
+            await self._schedules.refresh(origin.folder)
+            return AgentSchedule.of_proposal(withdrawn, (await self._schedules.zones()).of(origin.folder))
         if caller.is_run_of(schedule_id) and task.status is TaskStatus.RUNNING:
-            await self._records.end_after_run(schedule_id)
+            await self._schedules.end_after_run(schedule_id)
             return await self.get_task(caller, schedule_id)
         is_of_people = (origin is None or origin.depth == 0) and not caller.is_run_of(schedule_id)
-        if (wish := await self._consent("cancel", caller, schedule_id, is_of_people=is_of_people)) is not None:
-            return wish
+        if (asked := await self._consent("cancel", caller, schedule_id, is_of_people=is_of_people)) is not None:
+            return asked
         return await self._apply(Transition.CANCEL, caller, schedule_id)
 
     async def run_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
         """Run it once, now; its series is not shifted, and a paused one stays paused. An agent may do so as often as
         it may schedule, and what is paused only after it was resumed."""
         check_may_create(caller, self.settings.rules)
-        task, origin = await self._records.find(caller, schedule_id)
+        task, origin = await self._schedules.find(caller, schedule_id)
         _check_may_free(caller, schedule_id, task, origin)
         now = await self.now()
         if task is not None:
             _check_can_run(caller, task, now)
             await self._check_not_switched_off(caller, task)
         self._check_rested(caller, origin, now)
-        if (wish := await self._consent("run", caller, schedule_id, is_of_people=False)) is not None:
-            return wish
+        if (asked := await self._consent("run", caller, schedule_id, is_of_people=False)) is not None:
+            return asked
         return await self._apply(Transition.RUN_NOW, caller, schedule_id)
 
     async def update_task(
@@ -288,20 +293,20 @@ class Agents:
         given = (prompt, schedule_type, schedule_value, context_mode, script, timezone, expires)
         if all(one is None for one in given):
             raise InvalidInput("Nothing was given that is to be changed. Give a prompt, for example, or a new time.")
-        task, origin = await self._records.find(caller, schedule_id)
+        task, origin = await self._schedules.find(caller, schedule_id)
         if task is None or not task.status.is_live or task.trigger is None:
             raise IllegalTransition(f"{schedule_id} is not scheduled, so it cannot be changed. Make a new one.")
-        store, ledger = await self._records.store(), await self._records.ledger()
+        store, origins = await self._schedules.store(), await self._schedules.origins()
         now = await store.now()
         old = payload_of(task.payload)
-        zone_name = timezone or old.timezone or (await self._records.zones()).of(old.group_folder)
+        zone_name = timezone or old.timezone or (await self._schedules.zones()).of(old.group_folder)
         payload = changed_payload(old, self.settings, prompt, context_mode, script, timezone)
         trigger = new_trigger(task.trigger, schedule_type, schedule_value, zone_name, now, rezone=timezone is not None)
         check_interval(trigger, caller, rules, now)
         if encode_trigger(trigger) != task.trigger:
             self._check_rested(caller, origin, trigger.next_after(now))
         if origin is None:
-            origin = await ledger.add(made_by_code(task, old))
+            origin = await origins.add(made_by_code(task, old))
         takes_over = rewrites(caller, origin, old, payload)
         expires_at, made_at = task.expires_at, now if takes_over else origin.created_at
         if expires is not None:
@@ -314,22 +319,22 @@ class Agents:
             proposal = msgspec.structs.replace(proposal, maker=caller.name, depth=depth_of(caller))
         is_of_people = origin.depth == 0
         if needs_approval(caller, rules) or needs_consent(caller, rules, old.group_folder, is_of_people=is_of_people):
-            origin = await ledger.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
+            origin = await origins.propose(schedule_id, old.group_folder, proposal, max_waiting=rules.max_waiting)
             group = await (await self.groups()).find(old.group_folder)
-            asked = scheduled(task, origin, zone_name)
+            asked = AgentSchedule.of_task(task, origin, zone_name)
             what = "" if asked.wanted is None else ", ".join(asked.wanted.changes).replace("_", " ")
             text = f"{caller.name} wants to change its {what or 'record'}."
-            await self._records.tell("approval_wanted", group, schedule_id, text)
+            await self._schedules.tell("approval_wanted", group, schedule_id, text)
             return asked
-        task = await self._records.change(schedule_id, proposal)
-        await ledger.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
-        await self._records.refresh(old.group_folder)
+        task = await self._schedules.change(schedule_id, proposal)
+        await origins.set(schedule_id, digest=proposal.digest, **taken_over(proposal, now))
+        await self._schedules.refresh(old.group_folder)
         return await self.get_task(caller, task.key)
 
     async def is_kept(self, schedule_id: str) -> bool:
         """Whether what a schedule does is agreed to and written down here, so that it is changed here and nowhere
         else. What the program's own code has made is not."""
-        origin = (await (await self._records.ledger()).get([schedule_id])).get(schedule_id)
+        origin = (await (await self._schedules.origins()).get([schedule_id])).get(schedule_id)
         return origin is not None and not follows_code(origin)
 
     async def check_not_kept(self, schedule_id: str) -> None:
@@ -348,10 +353,10 @@ class Agents:
 
         Also of a schedule that is over: its runs are kept longer than its task.
         """
-        await self._records.find(caller, schedule_id, finished=True)
-        store, ledger = await self._records.store(), await self._records.ledger()
+        await self._schedules.find(caller, schedule_id, finished=True)
+        store = await self._schedules.store()
         page = await store.runs(RunQuery(task_type=AGENT, key=schedule_id, limit=limit, cursor=cursor))
-        whole = {result.token: result for result in await ledger.results(schedule_id)}
+        whole = {result.token: result for result in await (await self._runs()).results(schedule_id)}
         rows: list[dict[str, Any]] = []
         for run in page.items:
             kept = whole.get(run.token)
@@ -361,7 +366,7 @@ class Agents:
     async def depth_of_run(self, run_id: str) -> int:
         """How far the schedule of a run is from a person; at least 1, whatever is known of it."""
         schedule_id = run_id.rpartition("-")[0]
-        origin = (await (await self._records.ledger()).get([schedule_id])).get(schedule_id)
+        origin = (await (await self._schedules.origins()).get([schedule_id])).get(schedule_id)
         return max(1, origin.depth if origin is not None else 1)
 
     # --- approval ---
@@ -384,17 +389,17 @@ class Agents:
 
     async def running(self, caller: Caller) -> list[RunningNow]:
         """What runs now, with its live output."""
-        rows = await (await self._records.ledger()).running(None if caller.sees_all else caller.group)
-        tasks = await (await self._records.store()).get([Identity(AGENT, row.id) for row in rows])
+        rows = await (await self._runs()).running(None if caller.sees_all else caller.group)
+        tasks = await (await self._schedules.store()).get([Identity(AGENT, row.id) for row in rows])
         # A row whose instance has died is older than the task's token, or its task runs no more.
         return [row for row, task in zip(rows, tasks, strict=True) if _is_run_of(task, row.token)]
 
     async def stop_run(self, caller: Caller, schedule_id: str) -> None:
         """End the run that is under way, within seconds; the schedule goes on."""
-        task, _ = await self._records.find(caller, schedule_id)
+        task, _ = await self._schedules.find(caller, schedule_id)
         token = 0 if task is None else task.token
-        ledger = await self._records.ledger()
-        if not (_is_run_of(task, token) and await ledger.ask_to_stop(schedule_id, token, caller.name)):
+        runs = await self._runs()
+        if not (_is_run_of(task, token) and await runs.ask_to_stop(schedule_id, token, caller.name)):
             raise IllegalTransition(f"{schedule_id} does not run now, so there is nothing to stop.")
 
     async def switch_off(self, caller: Caller, scope: str = EVERYBODY, reason: str = "") -> Switch:
@@ -425,17 +430,17 @@ class Agents:
 
     async def prune(self) -> int:
         """Forget schedules that were over long ago and are in no store any more; how many those were."""
-        store, ledger = await self._records.store(), await self._records.ledger()
+        store, origins = await self._schedules.store(), await self._schedules.origins()
         before = await store.now() - KEPT_MS
         count, last = 0, ""
-        while page := await ledger.old(before, last):
+        while page := await origins.old(before, last):
             last = page[-1]
             tasks = await store.get([Identity(AGENT, schedule_id) for schedule_id in page])
             gone = [schedule_id for schedule_id, task in zip(page, tasks, strict=True) if task is None]
             if gone:
-                await ledger.forget(gone)
+                await origins.forget(gone)
             count += len(gone)
-        await Tokens(await self._records.database()).remove_expired(MAKER)
+        await Tokens(await self._schedules.database()).remove_expired(MAKER)
         return count
 
     # --- inside ---
@@ -449,7 +454,7 @@ class Agents:
             raise NotAllowed(f"You may schedule for your own group {caller.group!r} only. Leave 'group' out.")
         return await (await self.groups()).get(folder)
 
-    def _check_rested(self, caller: Caller, origin: Provenance | None, at: Instant | None) -> None:
+    def _check_rested(self, caller: Caller, origin: Origin | None, at: Instant | None) -> None:
         """Neither "run now" nor a new time is a way for an agent around the shortest interval."""
         least = self.settings.rules.min_interval_ms
         last = origin.last_run_at if origin is not None else None
@@ -462,8 +467,8 @@ class Agents:
         to begin within it may not lie that near to another one that was just made. How many of the quota's places
         are spent: what an agent has made keeps its place for the shortest interval, also if it is over."""
         least = self.settings.rules.min_interval_ms
-        made = await (await self._records.ledger()).made_by_agents(folder, now - least)
-        tasks = await (await self._records.store()).get([Identity(AGENT, one.id) for one in made])
+        made = await (await self._schedules.origins()).made_by_agents(folder, now - least)
+        tasks = await (await self._schedules.store()).get([Identity(AGENT, one.id) for one in made])
         check_not_too_near(trigger, [_begins(*one) for one in zip(made, tasks, strict=True)], least, now)
         # One without a task is being made just now, or was refused: it has its place when it is there.
         return sum(task is not None and not task.status.is_live for task in tasks)
@@ -472,24 +477,26 @@ class Agents:
         self, kind: ProposalKind, caller: Caller, schedule_id: str, *, is_of_people: bool
     ) -> AgentSchedule | None:
         """Write down that a run asks for this, if a person has to agree to it first; None if nobody has to."""
-        task, origin = await self._records.find(caller, schedule_id)
+        task, origin = await self._schedules.find(caller, schedule_id)
         folder = "" if task is None else task.owner or ""
         rules = self.settings.rules
         if task is None or not needs_consent(caller, rules, folder, is_of_people=is_of_people):
             return None
         if goes_to(EVENTS[kind], task) is None or task.trigger is None:
             raise IllegalTransition(f"{schedule_id} is {task.status.value}, so '{kind}' is not possible.")
-        ledger = await self._records.ledger()
-        origin = origin or await ledger.add(made_by_code(task, payload_of(task.payload)))
+        origins = await self._schedules.origins()
+        origin = origin or await origins.add(made_by_code(task, payload_of(task.payload)))
         if origin.approval == "waiting" and (origin.proposal is None or origin.proposal.kind != kind):
             raise IllegalTransition(f"Something else of {schedule_id} waits for the owner already. Leave it to them.")
         trigger = decode_trigger(task.trigger)
         proposal = proposal_of(
             kind, payload_of(task.payload), trigger, task.expires_at, caller, based_on=task.version, origin=origin
         )
-        origin = await ledger.propose(schedule_id, folder, proposal, max_waiting=rules.max_waiting)
+        origin = await origins.propose(schedule_id, folder, proposal, max_waiting=rules.max_waiting)
         group = await (await self.groups()).find(folder)
-        await self._records.tell("approval_wanted", group, schedule_id, f"{caller.name} wants to {kind} it, in a run.")
+        await self._schedules.tell(
+            "approval_wanted", group, schedule_id, f"{caller.name} wants to {kind} it, in a run."
+        )
         return await self.get_task(caller, schedule_id)
 
     async def _check_not_switched_off(self, caller: Caller, task: Task) -> None:
@@ -501,23 +508,23 @@ class Agents:
         raise IllegalTransition(f"{switch.words} {task.key} would be skipped, so nothing was started. {way}.")
 
     async def _apply(self, transition: Transition, caller: Caller, schedule_id: str) -> AgentSchedule:
-        task, origin = await self._records.find(caller, schedule_id)
+        task, origin = await self._schedules.find(caller, schedule_id)
         if task is None:
             if origin is not None and origin.approval == "rejected":
                 raise decided_already(schedule_id)
             raise IllegalTransition(
                 f"{schedule_id} waits for approval. It can only be approved, rejected or cancelled."
             )
-        (reply,) = await (await self._records.store()).apply(transition, [task.identity])
+        (reply,) = await (await self._schedules.store()).apply(transition, [task.identity])
         answered(transition, reply, schedule_id)
         if origin is not None and origin.proposal is not None and EVENTS.get(origin.proposal.kind) is transition:
             # What a run has asked for is done now: nobody has to decide on it any more.
-            await (await self._records.ledger()).decide(origin, standing_of(origin), caller.name, origin.digest)
-        await self._records.refresh(task.owner or "")
+            await (await self._schedules.origins()).decide(origin, standing_of(origin), caller.name, origin.digest)
+        await self._schedules.refresh(task.owner or "")
         return await self.get_task(caller, schedule_id)
 
 
-def _begins(origin: Provenance, task: Task | None) -> Instant:
+def _begins(origin: Origin, task: Task | None) -> Instant:
     """When the first fire of a schedule was due; of one that nobody knows any more, when it was made."""
     first = None if task is None or task.trigger is None else decode_trigger(task.trigger).next_after(origin.created_at)
     return origin.created_at if first is None else first
@@ -539,7 +546,7 @@ def _check_can_run(caller: Caller, task: Task, now: Instant) -> None:
         )
 
 
-def _check_may_free(caller: Caller, schedule_id: str, task: Task | None, origin: Provenance | None) -> None:
+def _check_may_free(caller: Caller, schedule_id: str, task: Task | None, origin: Origin | None) -> None:
     """What Rota itself has held, only a person lets run again."""
     held = held_of(task, origin)
     if held is not None and not caller.is_person:

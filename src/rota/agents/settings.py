@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
-from rota.agents.guard import Approval, Rules
-from rota.agents.runners.base import MEBIBYTE, IsolationName, Limits
-from rota.agents.runners.choose import Chosen, choose_isolation
-from rota.agents.runners.command import CommandRunner, Template, check_template
-from rota.agents.runners.container import Engine
-from rota.agents.runners.output import Spoken
+from rota.agents.isolation.base import MEBIBYTE, IsolationName, Limits
+from rota.agents.isolation.choose import Chosen, choose_isolation
+from rota.agents.isolation.command import CommandRunner, Template, check_template
+from rota.agents.isolation.container import Engine
+from rota.agents.isolation.output import MessageFormat
+from rota.agents.policy import Approval, Rules
 from rota.clock import SECOND, Millis
 from rota.config import Config
 
@@ -62,8 +62,8 @@ class AgentSettings:
     image: str | None = None
     engine_options: tuple[str, ...] = ()
     command: Template = _ECHO_COMMAND
-    spoken: Spoken = "json"
-    hears: Spoken = "json"
+    output_format: MessageFormat = "json"
+    input_format: MessageFormat = "json"
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     pass_on: tuple[str, ...] = ()
     """Further variables of Rota's own environment that agents see."""
@@ -95,8 +95,8 @@ class AgentSettings:
             image=config.agents_image,
             engine_options=config.agents_engine_options,
             command=cls.command if config.agents_command is None else config.agents_command,
-            spoken=cast("Spoken", config.agents_speaks),
-            hears=cast("Spoken", config.agents_hears),
+            output_format=cast("MessageFormat", config.agents_speaks),
+            input_format=cast("MessageFormat", config.agents_hears),
             pass_on=config.agents_pass_on,
             read_only=tuple(map(Path, config.agents_read_only)),
             mcp_url=config.agents_mcp_url,
@@ -138,7 +138,12 @@ class AgentSettings:
 
     def runner(self, chosen: Chosen) -> CommandRunner:
         """What runs agents in it."""
-        return CommandRunner(isolation=chosen.isolation, command=self.command, spoken=self.spoken, hears=self.hears)
+        return CommandRunner(
+            isolation=chosen.isolation,
+            command=self.command,
+            output_format=self.output_format,
+            input_format=self.input_format,
+        )
 
     def type_settings(self) -> dict[str, object]:
         """The settings of the task type `agent`.

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rota.access import Tokens
+from rota.agents.install import guard_schedules
 from rota.alerts import Alerts
 from rota.api.live import Feed, Picture
 from rota.app.rota import Rota
@@ -58,6 +59,7 @@ class Service:
         clock: Clock | None = None,
     ) -> None:
         self.app = app
+        guard_schedules(app)
         self.metrics = metrics
         self.base_path = _base_path(base_path)
         self.is_public = is_public

@@ -7,22 +7,19 @@ acts, and leaves an entry in the audit log with what was before and after.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rota.access import AuditLog, NewToken, Principal, Role, Token, Tokens
-from rota.access.audit import Note
-from rota.agents import AGENT, agents_of
+from rota.access import Actor, NewToken, Principal, Role, Token, Tokens
 from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered
 from rota.app.rota import Rota
 from rota.clock import Instant
 from rota.config.urls import masked
 from rota.core.outcome import Answer
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
-from rota.errors import CountChanged, InvalidInput, NotAllowed
+from rota.errors import CountChanged, InvalidInput
 from rota.runtime.database_owner import PARTS, DatabaseIdentity
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
@@ -62,20 +59,20 @@ class Erased(NamedTuple):
     contexts: int
 
 
-class Operator:
+class Operator(Actor):
     """Acts on a connected app in somebody's name."""
 
     def __init__(self, app: Rota, principal: Principal) -> None:
+        super().__init__(principal, app.database)
         self._app = app
-        self.principal = principal
 
     # --- one task ---
 
     async def apply(self, transition: Transition, identity: Identity) -> TaskDetails | None:
         """Pause, resume, cancel, run now, redrive or purge one task. None: it is gone (purged)."""
-        self._need(Role.OPERATOR, f"{transition} a task")
+        self.need(Role.OPERATOR, f"{transition} a task")
         store = await self._store()
-        async with self._recording(f"task.{transition}", str(identity)) as note:
+        async with self.recording(f"task.{transition}", str(identity)) as note:
             (before,) = await store.get([identity])
             note.before = _picture(before)
             (reply,) = await store.apply(transition, [identity])
@@ -85,15 +82,15 @@ class Operator:
 
     async def reset(self, identity: Identity) -> None:
         """Forget the failures in a row, so that activity is taken on again."""
-        self._need(Role.OPERATOR, "reset a breaker")
+        self.need(Role.OPERATOR, "reset a breaker")
         store = await self._store()
-        async with self._recording("task.reset", str(identity)):
+        async with self.recording("task.reset", str(identity)):
             await store.reset_breaker([identity])
 
     async def schedule(self, task_type: str, payload: object = None, **options: Any) -> Receipt:
         """Make a task, as `app.schedule` does."""
-        self._need(Role.OPERATOR, "schedule a task")
-        async with self._recording("task.schedule", task_type) as note:
+        self.need(Role.OPERATOR, "schedule a task")
+        async with self.recording("task.schedule", task_type) as note:
             receipt = await self._app.schedule(task_type, payload, **options)
             note.after = receipt.to_dict()
         return receipt
@@ -102,7 +99,7 @@ class Operator:
 
     async def count(self, query: TaskQuery) -> Counted:
         """How many tasks match, counted up to `MAX_COUNTED`; of those in one state, the kept counters know more."""
-        self._need(Role.VIEWER, "count tasks")
+        self.need(Role.VIEWER, "count tasks")
         store = await self._store()
         if query == TaskQuery(task_type=query.task_type, status=query.status) and query.status is not None:
             counts = await store.counts()
@@ -119,7 +116,7 @@ class Operator:
 
     async def confirm(self, transition: Transition, meant: TaskQuery | list[Identity], expected: int | None) -> Counted:
         """How many tasks a bulk action means. If somebody agreed to another number, it is not to be done."""
-        self._need(Role.OPERATOR, f"{transition} tasks")
+        self.need(Role.OPERATOR, f"{transition} tasks")
         counted = Counted(len(meant), True) if isinstance(meant, list) else await self.count(_narrowed(meant))
         if expected is not None and expected != counted.count:
             raise _count_changed(expected, counted.count)
@@ -132,13 +129,13 @@ class Operator:
         not so many (any more), nothing is, and what comes to match later is left. Beyond `MAX_COUNTED` they are not
         listed; no more than the number agreed to are changed, unless that was "more than" it.
         """
-        self._need(Role.OPERATOR, f"{transition} tasks")
+        self.need(Role.OPERATOR, f"{transition} tasks")
         if transition not in BULK_EVENTS:
             raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
         query = _narrowed(query)
         store = await self._store()
         done = Done(0, 0)
-        async with self._recording(f"tasks.{transition}", _words(query)) as note:
+        async with self.recording(f"tasks.{transition}", _words(query)) as note:
             try:
                 async for identities in _bound(store, query, agreed):
                     replies = await store.apply(transition, identities)
@@ -151,13 +148,13 @@ class Operator:
 
     async def apply_these(self, transition: Transition, identities: list[Identity]) -> Done:
         """The same transition on the named tasks."""
-        self._need(Role.OPERATOR, f"{transition} tasks")
+        self.need(Role.OPERATOR, f"{transition} tasks")
         if transition not in BULK_EVENTS:
             raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
         if not 1 <= len(identities) <= MAX_PAGE:
             raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
         store = await self._store()
-        async with self._recording(f"tasks.{transition}", ", ".join(map(str, identities))) as note:
+        async with self.recording(f"tasks.{transition}", ", ".join(map(str, identities))) as note:
             replies = await store.apply(transition, identities)
             changed = sum(reply.answer is Answer.OK for reply in replies)
             done = Done(changed, len(replies) - changed)
@@ -168,11 +165,8 @@ class Operator:
 
     async def upsert_schedule(self, schedule_id: str, task_type: str, **settings: Any) -> ScheduleInfo:
         """Make or change a schedule, as `app.schedules.upsert` does."""
-        self._need(Role.OPERATOR, "make a schedule")
-        async with self._recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
-            if task_type == AGENT:
-                # Also where this app runs none of them: another process does.
-                await agents_of(self._app).check_not_kept(schedule_id)
+        self.need(Role.OPERATOR, "make a schedule")
+        async with self.recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
             before = await self._app.schedules.get(schedule_id, task_type)
             note.before = None if before is None else before.to_dict()
             info = await self._app.schedules.upsert(schedule_id, type=task_type, **settings)
@@ -183,9 +177,9 @@ class Operator:
 
     async def override(self, task_type: str, changes: Mapping[str, object]) -> TypeRecord:
         """Switch a type on or off, freeze or drain it, or set its limits, for all instances and over restarts."""
-        self._need(Role.OPERATOR, "change a type")
+        self.need(Role.OPERATOR, "change a type")
         store = await self._store()
-        async with self._recording("type.override", task_type) as note:
+        async with self.recording("type.override", task_type) as note:
             before = next((r for r in await store.list_types() if r.task_type.name == task_type), None)
             note.before = None if before is None else before.overrides
             record = await self._app.override(task_type, changes)
@@ -196,10 +190,10 @@ class Operator:
 
     async def adopt_database(self) -> dict[str, DatabaseIdentity]:
         """The tasks of every part belong to the database of this process from now on; to which ones they belonged."""
-        self._need(Role.ADMIN, "say which database is the right one")
+        self.need(Role.ADMIN, "say which database is the right one")
         store, database_owner = await self._store(), self._app.host.database_owner
         before: dict[str, DatabaseIdentity] = {}
-        async with self._recording("database.adopt", masked(self._app.config.database_url)) as note:
+        async with self.recording("database.adopt", masked(self._app.config.database_url)) as note:
             for part in PARTS:
                 owner = await database_owner.adopt(store, part)
                 if owner is not None:
@@ -214,9 +208,9 @@ class Operator:
         # Here, because it brings numpy along, and few who act need that.
         from rota.memory.person import erase_user as erase_memory
 
-        self._need(Role.ADMIN, "erase a user")
+        self.need(Role.ADMIN, "erase a user")
         store = await self._store()
-        async with self._recording("user.erase", user_id) as note:
+        async with self.recording("user.erase", user_id) as note:
             before, erasure = None, await store.erase_user(user_id)
             while erasure.has_more(before):
                 before, erasure = erasure, await store.erase_user(user_id)
@@ -234,9 +228,9 @@ class Operator:
         """All that is known of a user, page by page: tasks and runs, then their memory."""
         from rota.memory.person import export_user as export_memory
 
-        self._need(Role.ADMIN, "export a user")
+        self.need(Role.ADMIN, "export a user")
         store = await self._store()
-        async with self._recording("user.export", user_id):
+        async with self.recording("user.export", user_id):
             cursor = None
             while True:
                 page = await store.export_user(user_id, cursor, MAX_PAGE)
@@ -254,8 +248,8 @@ class Operator:
         """Compress what has settled of a user's memory, here and now; of all their devices and agents, or of one."""
         from rota.memory import Scope, memory_of
 
-        self._need(Role.OPERATOR, "compress a memory")
-        async with self._recording("memory.compress", user_id) as note:
+        self.need(Role.OPERATOR, "compress a memory")
+        async with self.recording("memory.compress", user_id) as note:
             done = await memory_of(self._app).compress(Scope(user_id, device_id, agent_id))
             note.after = done.to_dict()
         return done
@@ -263,35 +257,25 @@ class Operator:
     # --- tokens ---
 
     async def add_token(self, name: str, role: Role, *, expires_at: Instant | None = None) -> NewToken:
-        self._need(Role.ADMIN, "make a token")
+        self.need(Role.ADMIN, "make a token")
         tokens = Tokens(await self._app.database())
-        async with self._recording("token.add", name) as note:
+        async with self.recording("token.add", name) as note:
             made = await tokens.add(name, role, created_by=self.principal.id, expires_at=expires_at)
             note.after = made.token.to_dict()
         return made
 
     async def revoke_token(self, token_id: str) -> Token:
-        self._need(Role.ADMIN, "revoke a token")
+        self.need(Role.ADMIN, "revoke a token")
         tokens = Tokens(await self._app.database())
-        async with self._recording("token.revoke", token_id) as note:
+        async with self.recording("token.revoke", token_id) as note:
             token = await tokens.revoke(token_id)
             note.after = token.to_dict()
         return token
 
     # --- shared ---
 
-    def _need(self, role: Role, what: str) -> None:
-        if not self.principal.role.allows(role):
-            raise NotAllowed(f"A {self.principal.role} may not {what}; this needs the role {role}.")
-
     async def _store(self) -> Store:
         return await self._app.store()
-
-    @asynccontextmanager
-    async def _recording(self, action: str, target: str) -> AsyncGenerator[Note]:
-        audit = AuditLog(await self._app.database())
-        async with audit.recording(self.principal, action, target) as note:
-            yield note
 
 
 def _narrowed(query: TaskQuery) -> TaskQuery:

@@ -18,8 +18,9 @@ from rota.clock import parse_duration
 from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rota.agents.desk import Desk
-    from rota.agents.record import AgentSchedule, Wanted
+    from rota.agents.operator import AgentOperator
+    from rota.agents.schedules.proposal_view import ProposalView
+    from rota.agents.schedules.schedule import AgentSchedule
 
 __all__ = [
     "add",
@@ -92,15 +93,15 @@ class Context(StrEnum):
 
 
 @asynccontextmanager
-async def desk_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenerator[Desk]:
+async def operator_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenerator[AgentOperator]:
     """Acts in the name of whoever sits here. Whoever makes schedules makes the type `agent` known, if nobody has."""
     from rota.agents import AGENT, agents_of
-    from rota.agents.desk import Desk
+    from rota.agents.operator import AgentOperator
 
     async with cli.desk() as desk:
         if makes_schedules:
             await bring_built_in(cli, desk.store, AGENT)
-        yield Desk(agents_of(desk.app), desk.operator.principal, desk.app.database)
+        yield AgentOperator(agents_of(desk.app), desk.operator.principal, desk.app.database)
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -113,10 +114,10 @@ async def ls(
     watch: WatchOption = False,
 ) -> None:
     """List the scheduled agents, and what waits for approval."""
-    async with desk_of(cli) as desk:
+    async with operator_of(cli) as operator:
 
         async def list_them() -> None:
-            found = await desk.list_tasks(group=group, finished=everything)
+            found = await operator.list_tasks(group=group, finished=everything)
             empty = (
                 "No agent is scheduled. `rota agent add main 'Tell me what changed.' --cron '0 9 * * 1-5'` adds one."
             )
@@ -127,8 +128,8 @@ async def ls(
 
 async def show(cli: Cli, schedule_id: IdArgument) -> None:
     """Show one scheduled agent."""
-    async with desk_of(cli) as desk:
-        found = await desk.get_task(schedule_id)
+    async with operator_of(cli) as operator:
+        found = await operator.get_task(schedule_id)
     if cli.output.as_json or found.wanted is None:
         cli.output.one(found.to_dict())
         return
@@ -139,10 +140,10 @@ async def show(cli: Cli, schedule_id: IdArgument) -> None:
 
 async def running(cli: Cli, watch: WatchOption = False) -> None:
     """List what runs now, with the last line of its output."""
-    async with desk_of(cli) as desk:
+    async with operator_of(cli) as operator:
 
         async def list_them() -> None:
-            rows = [one.to_dict() for one in await desk.running()]
+            rows = [one.to_dict() for one in await operator.running()]
             if not cli.output.as_json:
                 rows = [{**row, "output": str(row["output"]).rpartition("\n")[2]} for row in rows]
             cli.output.page(rows, _RUNNING, empty="No agent runs now.")
@@ -152,8 +153,8 @@ async def running(cli: Cli, watch: WatchOption = False) -> None:
 
 async def waiting(cli: Cli) -> None:
     """List what agents have asked for and a person has to approve."""
-    async with desk_of(cli) as desk:
-        found = await desk.waiting()
+    async with operator_of(cli) as operator:
+        found = await operator.waiting()
     if cli.output.as_json or not found:
         cli.output.page([one.to_dict() for one in found], (), empty="Nothing waits for approval.")
         return
@@ -167,7 +168,7 @@ _MOST_LINES: Final = 40
 """Of one text in a list; `agent show` has all of it."""
 
 
-def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: Wanted, *, most_lines: int | None) -> None:
+def _show_wanted(cli: Cli, schedule: AgentSchedule, wanted: ProposalView, *, most_lines: int | None) -> None:
     """Who asks for what: all that would be in force, and beside each thing that changes what it is now."""
     asks = {"create": "for a new schedule", "update": "for a change"}.get(wanted.kind, f"to {wanted.kind} it")
     where = "" if wanted.in_run is None else f" in the run {wanted.in_run}"
@@ -203,8 +204,8 @@ async def log(
     cursor: CursorOption = None,
 ) -> None:
     """List the runs of a scheduled agent, and the fires that were not run, newest first."""
-    async with desk_of(cli) as desk:
-        page = await desk.task_history(schedule_id, limit=limit, cursor=cursor)
+    async with operator_of(cli) as operator:
+        page = await operator.task_history(schedule_id, limit=limit, cursor=cursor)
     cli.output.page(page.items, _RUNS, cursor=page.cursor, empty=f"{schedule_id} has not run yet.")
 
 
@@ -229,8 +230,8 @@ async def add(
 ) -> None:
     """Schedule an agent."""
     kind, value = _trigger(cron, every, at)
-    async with desk_of(cli, makes_schedules=True) as desk:
-        made = await desk.schedule_task(
+    async with operator_of(cli, makes_schedules=True) as operator:
+        made = await operator.schedule_task(
             group=group,
             prompt=prompt,
             schedule_type=kind,
@@ -261,8 +262,8 @@ async def update(
 ) -> None:
     """Change a scheduled agent: what is given is changed, the rest stays."""
     kind, value = (None, None) if cron is every is at is None else _trigger(cron, every, at)
-    async with desk_of(cli) as desk:
-        changed = await desk.update_task(
+    async with operator_of(cli) as operator:
+        changed = await operator.update_task(
             schedule_id,
             prompt=prompt,
             schedule_type=kind,
@@ -293,33 +294,33 @@ def _text_of(script: Path | None) -> str | None:
 
 async def run(cli: Cli, schedule_id: IdArgument) -> None:
     """Run it once, now; its own times stay."""
-    async with desk_of(cli) as desk:
-        due = await desk.run_task(schedule_id)
+    async with operator_of(cli) as operator:
+        due = await operator.run_task(schedule_id)
     _say(cli, due, "runs once, now, and stays paused" if due.status == "paused" else "is due now")
 
 
 async def pause(cli: Cli, schedule_id: IdArgument) -> None:
     """Hold it back until it is resumed."""
-    async with desk_of(cli) as desk:
-        _say(cli, await desk.pause_task(schedule_id), "is paused")
+    async with operator_of(cli) as operator:
+        _say(cli, await operator.pause_task(schedule_id), "is paused")
 
 
 async def resume(cli: Cli, schedule_id: IdArgument) -> None:
     """Let it go on, also one that Rota has paused."""
-    async with desk_of(cli) as desk:
-        _say(cli, await desk.resume_task(schedule_id), "goes on")
+    async with operator_of(cli) as operator:
+        _say(cli, await operator.resume_task(schedule_id), "goes on")
 
 
 async def cancel(cli: Cli, schedule_id: IdArgument) -> None:
     """End it; its history stays."""
-    async with desk_of(cli) as desk:
-        _say(cli, await desk.cancel_task(schedule_id), "is cancelled")
+    async with operator_of(cli) as operator:
+        _say(cli, await operator.cancel_task(schedule_id), "is cancelled")
 
 
 async def stop(cli: Cli, schedule_id: IdArgument) -> None:
     """End the run that is under way; the schedule goes on."""
-    async with desk_of(cli) as desk:
-        await desk.stop_run(schedule_id)
+    async with operator_of(cli) as operator:
+        await operator.stop_run(schedule_id)
     cli.output.one({"id": schedule_id, "stopping": True}, f"{schedule_id} is told to end; it is gone within seconds.")
 
 
@@ -331,14 +332,14 @@ async def approve(
     ] = None,
 ) -> None:
     """Agree to what an agent has asked for."""
-    async with desk_of(cli) as desk:
-        _say(cli, await desk.approve(schedule_id, digest=digest), "is approved")
+    async with operator_of(cli) as operator:
+        _say(cli, await operator.approve(schedule_id, digest=digest), "is approved")
 
 
 async def reject(cli: Cli, schedule_id: IdArgument) -> None:
     """Refuse what an agent has asked for."""
-    async with desk_of(cli) as desk:
-        _say(cli, await desk.reject(schedule_id), "is rejected")
+    async with operator_of(cli) as operator:
+        _say(cli, await operator.reject(schedule_id), "is rejected")
 
 
 async def kill(
@@ -347,15 +348,15 @@ async def kill(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Shown wherever something is skipped.")] = "",
 ) -> None:
     """Throw the kill switch of a group, or of all: what runs is ended, what is due is skipped."""
-    async with desk_of(cli) as desk:
-        switch = await desk.switch_off(scope, reason)
+    async with operator_of(cli) as operator:
+        switch = await operator.switch_off(scope, reason)
     cli.output.one(switch.to_dict(), f"{switch.words} `{switch.way_back}` lets it go on.")
 
 
 async def revive(cli: Cli, scope: ScopeArgument = "*") -> None:
     """Let a group, or all, go on. What was skipped stays skipped."""
-    async with desk_of(cli) as desk:
-        revived = await desk.switch_on(scope)
+    async with operator_of(cli) as operator:
+        revived = await operator.switch_on(scope)
     cli.output.one(revived.to_dict(), revived.words)
 
 
@@ -385,8 +386,8 @@ async def add_group(
     channels = [ChannelSettings(kind="file")] if notices else []
     if webhook is not None:
         channels.append(ChannelSettings(kind="webhook", url=webhook, secret=secret))
-    async with desk_of(cli) as desk:
-        group = await desk.add_group(
+    async with operator_of(cli) as operator:
+        group = await operator.add_group(
             folder, name=name, chat_jid=chat, is_main=main, timezone=tz, channels=channels, has_network=network
         )
     cli.output.one(group.to_dict(), f"The group {group.folder!r} is there{' as the main one' if main else ''}.")
@@ -394,8 +395,8 @@ async def add_group(
 
 async def ls_groups(cli: Cli) -> None:
     """List the groups, with the switches that stop them."""
-    async with desk_of(cli) as desk:
-        groups, switches = await desk.groups(), await desk.switches()
+    async with operator_of(cli) as operator:
+        groups, switches = await operator.groups(), await operator.switches()
     thrown = {switch.scope: switch for switch in switches}
     rows: list[Mapping[str, Any]] = []
     for group in groups:
@@ -406,8 +407,8 @@ async def ls_groups(cli: Cli) -> None:
 
 async def remove_group(cli: Cli, folder: GroupArgument) -> None:
     """Forget a group. Its folder stays; its schedules are paused when they are due next."""
-    async with desk_of(cli) as desk:
-        await desk.remove_group(folder)
+    async with operator_of(cli) as operator:
+        await operator.remove_group(folder)
     cli.output.one({"folder": folder, "removed": True}, f"The group {folder!r} is removed; its folder stays.")
 
 
@@ -428,9 +429,9 @@ async def token(
     from rota.access import Role
 
     lifetime_ms = None if expires is None else parse_duration(expires, what="--expires")
-    async with desk_of(cli) as desk:
-        now = await desk.agents.now()
-        made = await desk.add_token(
+    async with operator_of(cli) as operator:
+        now = await operator.agents.now()
+        made = await operator.add_token(
             group,
             name or f"agents of {group}",
             role=Role.VIEWER if look_only else Role.OPERATOR,

@@ -25,13 +25,13 @@ async def duties_of(app: Rota) -> list[Duty]:
     """What runs beside the worker of a connected app: the agents' keeper, and the alerts, which one of all instances
     looks at, at a time."""
     from rota.agents import agents_of
-    from rota.agents.keeper import Keeper
+    from rota.agents.runs.janitor import Janitor
     from rota.alerts import AlertDuty
 
-    keeper = Keeper(agents_of(app)).run
+    janitor = Janitor(agents_of(app)).run
     if not app.config.alerts_enabled:
-        return [keeper]
-    return [keeper, AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
+        return [janitor]
+    return [janitor, AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
 
 
 @asynccontextmanager

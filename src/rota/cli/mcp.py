@@ -29,9 +29,9 @@ async def mcp(
     if importlib.util.find_spec("mcp") is None:
         raise InvalidInput("The MCP server needs the extra 'mcp'. Install it: pip install 'rota[mcp]'.")
     from rota.agents import agents_of
-    from rota.agents.desk import agent_principal
-    from rota.agents.runners.environment import MARKER
-    from rota.cli.agents import desk_of
+    from rota.agents.isolation.environment import MARKER
+    from rota.agents.operator import agent_principal
+    from rota.cli.agents import operator_of
     from rota.cli.logs import log_to_stderr
     from rota.mcp.stdio import serve_stdio
 
@@ -40,8 +40,8 @@ async def mcp(
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     principal = agent_principal(group, run or os.environ.get(MARKER))
     if app is None:
-        async with desk_of(cli, makes_schedules=True) as desk:
-            await serve_stdio(desk.agents, principal, desk.database)
+        async with operator_of(cli, makes_schedules=True) as operator:
+            await serve_stdio(operator.agents, principal, operator.database)
         return
     rota = load_app(cli.options, app, None)
     async with rota:

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from rota.access import Principal
-from rota.agents.desk import Desk
 from rota.agents.install import agents_of
+from rota.agents.operator import AgentOperator
 from rota.api.auth import principal_of
 from rota.api.guard import LOCAL_HOSTS, MAX_BODY
 from rota.api.problems import Refused
@@ -50,8 +50,8 @@ class McpEndpoint:
         from rota.mcp.server import AgentServer
 
         app = self._service.app
-        desk = Desk(agents_of(app), principal, app.database)
-        server = AgentServer(desk)
+        operator = AgentOperator(agents_of(app), principal, app.database)
+        server = AgentServer(operator)
         # The app around it is not needed: it only brings the manager, which serves this one exchange.
         server.streamable_http_app(
             json_response=True,

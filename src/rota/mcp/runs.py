@@ -4,7 +4,7 @@ A socket is a file, so a sandbox without network shows it like one. There is no 
 socket is there as long as the run is, only the run's own user may open it, and nothing that is said through it can
 change whose it is. It speaks MCP as over standard input and output, a line for each message. Beside it lies a
 configuration in the form that command-line agents read, with a program in it that they start as their MCP server
-(`bridge.py`).
+(`stdio_to_socket.py`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final
 
 from rota.agents import Agents, agents_of
-from rota.agents.desk import Desk, agent_principal
 from rota.agents.install import App
-from rota.agents.runners.base import RunRequest, Seat
-from rota.agents.runners.environment import MCP_CONFIG, MCP_SOCKET
+from rota.agents.isolation.base import RunEnvironment, RunRequest
+from rota.agents.isolation.environment import MCP_CONFIG, MCP_SOCKET
+from rota.agents.operator import AgentOperator, agent_principal
 from rota.database import Database
 from rota.logs import get_logger
 
@@ -43,7 +43,7 @@ _SURELY_OPEN: Final = 60.0
 _PREFIX: Final = "rota-run-"
 _SOCKET: Final = "mcp.sock"
 _CONFIG: Final = "mcp.json"
-_BRIDGE: Final = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
+_STDIO_TO_SOCKET: Final = Path(__file__).with_name("stdio_to_socket.py").read_text(encoding="utf-8")
 """Handed over as it is: where an agent runs, none of Rota's files may be in sight."""
 
 _log = get_logger("rota.mcp")
@@ -53,7 +53,7 @@ def serve_runs(app: App) -> None:
     """Let the runs of an app's agents reach the MCP server from now on, unless it is switched off or not installed."""
     if app.host.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
         agents = agents_of(app)
-        agents.let_in(RunSockets(agents, app.host.database).opened)
+        agents.give_mcp_access(RunSockets(agents, app.host.database).opened)
 
 
 class RunSockets:
@@ -71,21 +71,21 @@ class RunSockets:
     async def opened(self, request: RunRequest) -> AsyncGenerator[RunRequest]:
         """The request with the way to a server of its own; as it is if no socket can be had here."""
         await self._sweep_once()
-        seat = request.seat
-        principal = agent_principal(request.input.group_folder, seat.run_id)
-        conversations = _Conversations(Desk(self._agents, principal, self._database))
+        environment = request.environment
+        principal = agent_principal(request.input.group_folder, environment.run_id)
+        conversations = _Conversations(AgentOperator(self._agents, principal, self._database))
         try:
             # Not on a thread, which takes longer than this does, and whose result is lost to whoever is cancelled.
-            folder, line = _furnished(self._below, seat.uid)
+            folder, line = _prepared(self._below, environment.uid)
         except OSError as error:
             # Its work does not depend on it, as far as anybody knows.
-            _log.warning("a run has no MCP server", run=seat.run_id, error=str(error))
+            _log.warning("a run has no MCP server", run=environment.run_id, error=str(error))
             yield request
             return
         try:
             server = await asyncio.start_unix_server(conversations.hold, sock=line, limit=LONGEST_LINE)
             try:
-                yield replace(request, seat=_with_socket(seat, folder))
+                yield replace(request, environment=_with_socket(environment, folder))
             finally:
                 server.close()
                 await conversations.end()
@@ -102,8 +102,8 @@ class RunSockets:
 class _Conversations:
     """What goes on over one run's socket."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, operator: AgentOperator) -> None:
+        self._operator = operator
         self._held: set[asyncio.Task[None]] = set()
         self._is_over = False
 
@@ -119,13 +119,13 @@ class _Conversations:
             await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
             from rota.mcp.server import AgentServer
 
-            await AgentServer(self._desk).converse(reader, writer)
+            await AgentServer(self._operator).converse(reader, writer)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the agent has gone, or its run is over; both are ways to end
         except Exception:
             # The SDK, cancelled in the middle of handing a message on, may end by an error of its own streams.
             if not self._is_over:
-                _log.exception("conversation with a run failed", run=self._desk.principal.id)
+                _log.exception("conversation with a run failed", run=self._operator.principal.id)
         finally:
             await self._hang_up(writer)
             self._held.discard(task)
@@ -151,12 +151,12 @@ class _Conversations:
 # --- what lies where ---
 
 
-def _furnished(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
+def _prepared(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
     """A folder that the run's own user can look into and only we can write to, with the socket in it."""
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
     line = socket.socket(socket.AF_UNIX)
     try:
-        server = {"command": "python3", "args": ["-I", "-S", "-c", _BRIDGE, _socket_in(folder)]}
+        server = {"command": "python3", "args": ["-I", "-S", "-c", _STDIO_TO_SOCKET, _socket_in(folder)]}
         config = folder / _CONFIG
         config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
         line.bind(_socket_in(folder))
@@ -189,9 +189,9 @@ def _socket_in(folder: Path) -> str:
     return str(folder / _SOCKET)
 
 
-def _with_socket(seat: Seat, folder: Path) -> Seat:
+def _with_socket(environment: RunEnvironment, folder: Path) -> RunEnvironment:
     ways = {MCP_SOCKET: _socket_in(folder), MCP_CONFIG: str(folder / _CONFIG)}
-    return replace(seat, environment={**seat.environment, **ways}, read_only=(*seat.read_only, folder))
+    return replace(environment, variables={**environment.variables, **ways}, read_only=(*environment.read_only, folder))
 
 
 def _sweep(below: Path) -> None:

@@ -17,10 +17,10 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import ValidationError
 
-from rota.agents.desk import Desk
+from rota.agents.operator import AgentOperator
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
-from rota.mcp.line import Line
+from rota.mcp.line_stream import LineStream
 from rota.mcp.tools import EXAMPLES, TOOLS
 
 __all__ = ["AgentServer"]
@@ -35,8 +35,8 @@ _INSTRUCTIONS: Final = (
 class AgentServer(MCPServer[Any]):
     """The tools of scheduled agents, in somebody's name."""
 
-    def __init__(self, desk: Desk) -> None:
-        tools = [tool for tool in TOOLS if desk.has_tool(tool.name)]
+    def __init__(self, operator: AgentOperator) -> None:
+        tools = [tool for tool in TOOLS if operator.has_tool(tool.name)]
         with _logging_as_it_is():
             super().__init__(
                 "rota",
@@ -47,7 +47,7 @@ class AgentServer(MCPServer[Any]):
                 log_level="WARNING",
                 subscriptions=False,
             )
-        self.desk = desk
+        self.operator = operator
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -67,7 +67,7 @@ class AgentServer(MCPServer[Any]):
 
     async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Serve one client over a connection, a line for each message, until it closes its end."""
-        line = cast("anyio.AsyncFile[str]", Line(reader, writer))
+        line = cast("anyio.AsyncFile[str]", LineStream(reader, writer))
         async with stdio_server(line, line) as (incoming, outgoing):
             server = self._lowlevel_server
             await server.run(incoming, outgoing, server.create_initialization_options())
@@ -75,7 +75,7 @@ class AgentServer(MCPServer[Any]):
     def _check_there(self, name: str) -> None:
         if name not in EXAMPLES:
             raise ToolError(f"There is no tool {name[:80]!r}. {did_you_mean(name, list(EXAMPLES))} [invalid_input]")
-        if not self.desk.has_tool(name):
+        if not self.operator.has_tool(name):
             raise ToolError(f"The tool {name} is not yours to use. Ask the owner. [not_allowed]")
 
 

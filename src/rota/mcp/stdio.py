@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from rota.access import Principal
 from rota.agents import Agents
-from rota.agents.desk import Desk
+from rota.agents.operator import AgentOperator
 from rota.database import Database
 from rota.mcp.server import AgentServer
 
@@ -15,6 +15,6 @@ __all__ = ["serve_stdio"]
 
 async def serve_stdio(agents: Agents, principal: Principal, database: Callable[[], Awaitable[Database]]) -> None:
     """Serve one client until it closes our input. What the agents stand on is connected."""
-    desk = Desk(agents, principal, database)
-    await desk.caller()  # a group that does not exist is said now, not at the first call
-    await AgentServer(desk).run_stdio_async()
+    operator = AgentOperator(agents, principal, database)
+    await operator.caller()  # a group that does not exist is said now, not at the first call
+    await AgentServer(operator).run_stdio_async()

@@ -1,4 +1,4 @@
-"""The tools: what a model reads about each, what it may say, and which call of the `Desk` it becomes.
+"""The tools: what a model reads about each, what it may say, and which call of the `AgentOperator` it becomes.
 
 Descriptions speak to the model that calls. Who calls is never among the arguments: it is the server's own identity.
 """
@@ -13,9 +13,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from rota.agents.desk import Desk
-from rota.agents.record import AgentSchedule
-from rota.mcp.answers import RunsAnswer, TaskAnswer, TasksAnswer, in_words, runs_answer, task_answer, tasks_answer
+from rota.agents.operator import AgentOperator
+from rota.agents.schedules.schedule import AgentSchedule
+from rota.mcp.tool_answers import RunsAnswer, TaskAnswer, TasksAnswer, in_words, runs_answer, task_answer, tasks_answer
 
 __all__ = ["EXAMPLES", "TOOLS", "Speaking"]
 
@@ -72,11 +72,11 @@ class Speaking(Protocol):
     """A server that acts for somebody."""
 
     @property
-    def desk(self) -> Desk: ...
+    def operator(self) -> AgentOperator: ...
 
 
-def _desk(context: Here) -> Desk:
-    return cast("Speaking", context.mcp_server).desk
+def _operator(context: Here) -> AgentOperator:
+    return cast("Speaking", context.mcp_server).operator
 
 
 async def schedule_task(
@@ -93,7 +93,7 @@ async def schedule_task(
 ) -> TaskAnswer:
     """Schedule a task: an agent of this group runs with the prompt at the given times. The owner may have to approve it
     first; the answer says so, and until then nothing runs."""
-    made = await _desk(context).schedule_task(
+    made = await _operator(context).schedule_task(
         prompt=prompt,
         schedule_type=schedule_type,
         schedule_value=schedule_value,
@@ -112,7 +112,7 @@ async def list_tasks(
 ) -> TasksAnswer:
     """List this group's scheduled tasks, with their next times, what came of the last run, and what waits for approval.
     Only the main group sees other groups' tasks."""
-    return tasks_answer(await _desk(context).list_tasks(group=group, finished=include_finished))
+    return tasks_answer(await _operator(context).list_tasks(group=group, finished=include_finished))
 
 
 async def update_task(
@@ -127,7 +127,7 @@ async def update_task(
 ) -> TaskAnswer:
     """Change a scheduled task: what is given is changed, what is left out stays. The owner may have to approve the
     change; until then the task goes on as it was."""
-    changed = await _desk(context).update_task(
+    changed = await _operator(context).update_task(
         task_id,
         prompt=prompt,
         schedule_type=schedule_type,
@@ -142,23 +142,23 @@ async def update_task(
 
 async def pause_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Hold a scheduled task back until resume_task. The times that pass meanwhile are skipped."""
-    return _changed(await _desk(context).pause_task(task_id), "pause", "paused")
+    return _changed(await _operator(context).pause_task(task_id), "pause", "paused")
 
 
 async def resume_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Let a paused task go on with its next time. One that was paused because it failed is for the owner to resume."""
-    return _changed(await _desk(context).resume_task(task_id), "resume", "resumed")
+    return _changed(await _operator(context).resume_task(task_id), "resume", "resumed")
 
 
 async def cancel_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """End a scheduled task for good. A run that is under way is stopped, unless it is the one that asks: that one is
     its last. Its history stays. To hold it back for a while use pause_task."""
-    return _changed(await _desk(context).cancel_task(task_id), "cancel", "cancelled")
+    return _changed(await _operator(context).cancel_task(task_id), "cancel", "cancelled")
 
 
 async def run_task(context: Here, task_id: TaskId) -> TaskAnswer:
     """Run a scheduled task once, now, beside its normal times, which stay as they are."""
-    return _changed(await _desk(context).run_task(task_id), "run", "run now")
+    return _changed(await _operator(context).run_task(task_id), "run", "run now")
 
 
 async def task_history(
@@ -168,9 +168,9 @@ async def task_history(
     cursor: Annotated[str | None, Field(max_length=255, description="From the last answer, for older runs.")] = None,
 ) -> RunsAnswer:
     """What became of a scheduled task: its runs with their results, and the times that were skipped, newest first."""
-    desk = _desk(context)
-    page = await desk.task_history(task_id, limit=limit, cursor=cursor)
-    return runs_answer(page.items, page.cursor, await desk.timezone())
+    operator = _operator(context)
+    page = await operator.task_history(task_id, limit=limit, cursor=cursor)
+    return runs_answer(page.items, page.cursor, await operator.timezone())
 
 
 def _changed(schedule: AgentSchedule, verb: str, done: str) -> TaskAnswer:

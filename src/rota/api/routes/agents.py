@@ -9,8 +9,7 @@ from fastapi import Depends, Path, Query
 
 from rota.access import Role
 from rota.agents import AgentSchedule, ChannelSettings, agents_of
-from rota.agents.desk import Desk
-from rota.agents.shapes import (
+from rota.agents.api_models import (
     AgentRunModel,
     AgentRunningsModel,
     AgentScheduleModel,
@@ -26,6 +25,7 @@ from rota.agents.shapes import (
     ScheduleAgentRequest,
     SwitchModel,
 )
+from rota.agents.operator import AgentOperator
 from rota.api.auth import Calling, Viewing
 from rota.api.models import PageModel
 from rota.api.paging import Cursor
@@ -37,19 +37,19 @@ __all__ = ["acting", "deciding", "governing", "router"]
 PREFIX: Final = "/api/agents"
 
 
-# A group's own agents may use these too; what they see and may do there, the desk decides.
+# A group's own agents may use these too; what they see and may do there, the operator decides.
 router: Final = routes_for(Role.VIEWER, tag="agents", prefix=PREFIX, for_agents=True)
 acting: Final = routes_for(Role.OPERATOR, tag="agents", prefix=PREFIX, for_agents=True)
 deciding: Final = routes_for(Role.OPERATOR, tag="agents", prefix=PREFIX)
 governing: Final = routes_for(Role.ADMIN, tag="agents", prefix=PREFIX)
 
 
-async def desk_of(service: Viewing, principal: Calling) -> Desk:
+async def operator_of(service: Viewing, principal: Calling) -> AgentOperator:
     """Acts in the name of whoever was let in."""
-    return Desk(agents_of(service.app), principal, service.app.database)
+    return AgentOperator(agents_of(service.app), principal, service.app.database)
 
 
-At = Annotated[Desk, Depends(desk_of)]
+At = Annotated[AgentOperator, Depends(operator_of)]
 FolderInPath = Annotated[
     str, Path(description="The group's folder.", pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)
 ]
@@ -63,45 +63,45 @@ GroupQuery = Annotated[str | None, Query(pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", 
 
 
 @router.get("/schedules", operation_id="list_agents", response_model=AgentSchedulesModel)
-async def list_agents(desk: At, group: GroupQuery = None, finished: bool = False) -> dict[str, Any]:
+async def list_agents(operator: At, group: GroupQuery = None, finished: bool = False) -> dict[str, Any]:
     """The scheduled agents, and after them what waits for approval."""
-    return {"items": [one.to_dict() for one in await desk.list_tasks(group=group, finished=finished)]}
+    return {"items": [one.to_dict() for one in await operator.list_tasks(group=group, finished=finished)]}
 
 
 @router.get("/schedules/{id}", operation_id="get_agent", response_model=AgentScheduleModel)
-async def get_agent(desk: At, id: KeyInPath) -> dict[str, Any]:  # noqa: A002 - the word of the address
+async def get_agent(operator: At, id: KeyInPath) -> dict[str, Any]:  # noqa: A002 - the word of the address
     """One scheduled agent."""
-    return (await desk.get_task(id)).to_dict()
+    return (await operator.get_task(id)).to_dict()
 
 
 @router.get("/schedules/{id}/runs", operation_id="list_agent_runs", response_model=PageModel[AgentRunModel])
 async def list_agent_runs(
-    desk: At,
+    operator: At,
     id: KeyInPath,  # noqa: A002 - the word of the address
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> dict[str, Any]:
     """Its runs, and the fires that were not run, newest first."""
-    page = await desk.task_history(id, limit=limit, cursor=cursor)
+    page = await operator.task_history(id, limit=limit, cursor=cursor)
     return {"items": page.items, "cursor": page.cursor}
 
 
 @router.get("/running", operation_id="list_running_agents", response_model=AgentRunningsModel)
-async def list_running_agents(desk: At) -> dict[str, Any]:
+async def list_running_agents(operator: At) -> dict[str, Any]:
     """What runs now, with the last of its output."""
-    return {"items": [one.to_dict() for one in await desk.running()]}
+    return {"items": [one.to_dict() for one in await operator.running()]}
 
 
 @router.get("/waiting", operation_id="list_waiting_agents", response_model=AgentSchedulesModel)
-async def list_waiting_agents(desk: At) -> dict[str, Any]:
+async def list_waiting_agents(operator: At) -> dict[str, Any]:
     """What waits for a person's approval, oldest first."""
-    return {"items": [one.to_dict() for one in await desk.waiting()]}
+    return {"items": [one.to_dict() for one in await operator.waiting()]}
 
 
 @router.get("/groups", operation_id="list_agent_groups", response_model=GroupsModel)
-async def list_agent_groups(desk: At) -> dict[str, Any]:
+async def list_agent_groups(operator: At) -> dict[str, Any]:
     """The groups, and the switches that stop them."""
-    groups, switches = await desk.groups(), await desk.switches()
+    groups, switches = await operator.groups(), await operator.switches()
     return {"items": [one.to_dict() for one in groups], "switches": [one.to_dict() for one in switches]}
 
 
@@ -109,26 +109,26 @@ async def list_agent_groups(desk: At) -> dict[str, Any]:
 
 
 @acting.post("/schedules", operation_id="schedule_agent", response_model=AgentScheduleModel, status_code=201)
-async def schedule_agent(desk: At, request: ScheduleAgentRequest) -> dict[str, Any]:
+async def schedule_agent(operator: At, request: ScheduleAgentRequest) -> dict[str, Any]:
     """Schedule an agent. What an agent asks for may have to be approved first; its status says so."""
-    return (await desk.schedule_task(**request.model_dump())).to_dict()
+    return (await operator.schedule_task(**request.model_dump())).to_dict()
 
 
 @acting.patch("/schedules/{id}", operation_id="change_agent", response_model=AgentScheduleModel)
 async def change_agent(
-    desk: At,
+    operator: At,
     id: KeyInPath,  # noqa: A002 - the word of the address
     request: ChangeAgentRequest,
 ) -> dict[str, Any]:
     """Change what is given; the rest stays."""
-    return (await desk.update_task(id, **request.model_dump(exclude_unset=True))).to_dict()
+    return (await operator.update_task(id, **request.model_dump(exclude_unset=True))).to_dict()
 
 
-def _offer(word: str, act: Callable[[Desk, str], Awaitable[AgentSchedule]], words: str) -> None:
+def _offer(word: str, act: Callable[[AgentOperator, str], Awaitable[AgentSchedule]], words: str) -> None:
     """A route for something that is done to one schedule."""
 
-    async def carry_out(desk: At, id: KeyInPath) -> dict[str, Any]:  # noqa: A002 - the word of the address
-        return (await act(desk, id)).to_dict()
+    async def carry_out(operator: At, id: KeyInPath) -> dict[str, Any]:  # noqa: A002 - the word of the address
+        return (await act(operator, id)).to_dict()
 
     carry_out.__doc__ = words
     where = deciding if word == "reject" else acting
@@ -142,11 +142,11 @@ def _offer(word: str, act: Callable[[Desk, str], Awaitable[AgentSchedule]], word
     )
 
 
-_offer("pause", Desk.pause_task, "Hold it back until it is resumed.")
-_offer("resume", Desk.resume_task, "Go on with the first fire that lies ahead.")
-_offer("cancel", Desk.cancel_task, "End it; its history stays.")
-_offer("run-now", Desk.run_task, "Run it once, now; its series is not shifted.")
-_offer("reject", Desk.reject, "Refuse what an agent has asked for.")
+_offer("pause", AgentOperator.pause_task, "Hold it back until it is resumed.")
+_offer("resume", AgentOperator.resume_task, "Go on with the first fire that lies ahead.")
+_offer("cancel", AgentOperator.cancel_task, "End it; its history stays.")
+_offer("run-now", AgentOperator.run_task, "Run it once, now; its series is not shifted.")
+_offer("reject", AgentOperator.reject, "Refuse what an agent has asked for.")
 
 
 # --- for people ------------------------------------------------------------------------------------------------------
@@ -154,30 +154,30 @@ _offer("reject", Desk.reject, "Refuse what an agent has asked for.")
 
 @deciding.post("/schedules/{id}/approve", operation_id="approve_agent", response_model=AgentScheduleModel)
 async def approve_agent(
-    desk: At,
+    operator: At,
     id: KeyInPath,  # noqa: A002 - the word of the address
     request: ApproveRequest,
 ) -> dict[str, Any]:
     """Agree to what an agent has asked for; with the digest, only to what was shown."""
-    return (await desk.approve(id, digest=request.digest)).to_dict()
+    return (await operator.approve(id, digest=request.digest)).to_dict()
 
 
 @deciding.post("/schedules/{id}/stop", operation_id="stop_agent", status_code=204)
-async def stop_agent(desk: At, id: KeyInPath) -> None:  # noqa: A002 - the word of the address
+async def stop_agent(operator: At, id: KeyInPath) -> None:  # noqa: A002 - the word of the address
     """End the run that is under way, within seconds; the schedule goes on."""
-    await desk.stop_run(id)
+    await operator.stop_run(id)
 
 
 @deciding.put("/switches/{scope}", operation_id="kill_agents", response_model=SwitchModel)
-async def kill_agents(desk: At, scope: ScopeInPath, request: KillRequest) -> dict[str, Any]:
+async def kill_agents(operator: At, scope: ScopeInPath, request: KillRequest) -> dict[str, Any]:
     """Throw the kill switch of a group, or of `all`: what runs is ended, what is due is skipped."""
-    return (await desk.switch_off(_scope(scope), request.reason)).to_dict()
+    return (await operator.switch_off(_scope(scope), request.reason)).to_dict()
 
 
 @deciding.delete("/switches/{scope}", operation_id="revive_agents", status_code=204)
-async def revive_agents(desk: At, scope: ScopeInPath) -> None:
+async def revive_agents(operator: At, scope: ScopeInPath) -> None:
     """Let the group, or `all`, go on."""
-    await desk.switch_on(_scope(scope))
+    await operator.switch_on(_scope(scope))
 
 
 def _scope(word: str) -> str:
@@ -185,24 +185,24 @@ def _scope(word: str) -> str:
 
 
 @governing.put("/groups/{folder}", operation_id="add_agent_group", response_model=GroupModel, status_code=201)
-async def add_agent_group(desk: At, folder: FolderInPath, request: GroupRequest) -> dict[str, Any]:
+async def add_agent_group(operator: At, folder: FolderInPath, request: GroupRequest) -> dict[str, Any]:
     """Add a group of agents, with a folder of its own."""
     given = request.model_dump(exclude={"channels"})
     channels = [ChannelSettings(**channel.model_dump()) for channel in request.channels]
-    return (await desk.add_group(folder, **given, channels=channels)).to_dict()
+    return (await operator.add_group(folder, **given, channels=channels)).to_dict()
 
 
 @governing.delete("/groups/{folder}", operation_id="remove_agent_group", status_code=204)
-async def remove_agent_group(desk: At, folder: FolderInPath) -> None:
+async def remove_agent_group(operator: At, folder: FolderInPath) -> None:
     """Forget a group. Its folder stays; its schedules are paused when they are due next."""
-    await desk.remove_group(folder)
+    await operator.remove_group(folder)
 
 
 @governing.post(
     "/groups/{folder}/tokens", operation_id="add_agent_token", response_model=AgentTokenModel, status_code=201
 )
-async def add_agent_token(desk: At, folder: FolderInPath, request: AgentTokenRequest) -> dict[str, Any]:
+async def add_agent_token(operator: At, folder: FolderInPath, request: AgentTokenRequest) -> dict[str, Any]:
     """Make a token for a group's agents: for /mcp and these routes, within the group."""
     role = Role.VIEWER if request.look_only else Role.OPERATOR
-    made = await desk.add_token(folder, request.name, role=role, tools=request.tools, in_runs=request.in_runs)
+    made = await operator.add_token(folder, request.name, role=role, tools=request.tools, in_runs=request.in_runs)
     return {"id": made.token.id, "group": folder, "role": made.token.role, "secret": made.secret}

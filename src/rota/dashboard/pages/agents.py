@@ -11,7 +11,7 @@ from typing import Final
 from fastapi.responses import Response
 
 from rota.agents import AGENT, EVERYBODY, AgentSchedule, agents_of
-from rota.agents.desk import Desk
+from rota.agents.operator import AgentOperator
 from rota.api.paths import quote_key
 from rota.clock import Instant, format_duration, from_datetime
 from rota.dashboard.actions import Action
@@ -20,7 +20,7 @@ from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask
 
-__all__ = ["carry_out", "change", "desk_of", "is_kept", "same_as", "show", "throw"]
+__all__ = ["carry_out", "change", "is_kept", "operator_of", "same_as", "show", "throw"]
 
 _QUESTIONS: Final = {
     "cancel": "Cancel {}? It ends; its history stays.",
@@ -38,27 +38,27 @@ _LABELS: Final = {
 }
 
 
-def desk_of(view: View) -> Desk:
+def operator_of(view: View) -> AgentOperator:
     """Acts on the agents in the name of whoever looks."""
-    return Desk(agents_of(view.app), view.principal, view.app.database)
+    return AgentOperator(agents_of(view.app), view.principal, view.app.database)
 
 
 async def show(view: View) -> Page:
     """Only what is asked for is looked up: while an agent talks, its output is asked for every second."""
-    desk, group = desk_of(view), view.given("group")
-    switches = {switch.scope: switch for switch in await desk.switches()}
-    schedules, cursor = await _schedules(desk, group, view.given("cursor")) if view.wants("rows") else ([], None)
-    waiting = await desk.waiting() if view.wants("waiting") else []
+    operator, group = operator_of(view), view.given("group")
+    switches = {switch.scope: switch for switch in await operator.switches()}
+    schedules, cursor = await _schedules(operator, group, view.given("cursor")) if view.wants("rows") else ([], None)
+    waiting = await operator.waiting() if view.wants("waiting") else []
     values = {
-        "running": await desk.running() if view.wants("running") else [],
+        "running": await operator.running() if view.wants("running") else [],
         "waiting": waiting[:PAGE_SIZE],
         "waiting_in_all": len(waiting),
         "schedules": schedules,
         "cursor": cursor,
-        "groups": await desk.groups() if view.wants("groups") else [],
+        "groups": await operator.groups() if view.wants("groups") else [],
         "group": group,
         "moment": _moment,
-        "timezone": desk.agents.settings.timezone,
+        "timezone": operator.agents.settings.timezone,
         "switches": switches,
         "all_off": switches.get(EVERYBODY),
         "of_schedule": of_schedule,
@@ -68,9 +68,11 @@ async def show(view: View) -> Page:
     return Page("agents.html", "Agents", values, concerns="agent")
 
 
-async def _schedules(desk: Desk, group: str | None, cursor: str | None) -> tuple[list[AgentSchedule], str | None]:
+async def _schedules(
+    operator: AgentOperator, group: str | None, cursor: str | None
+) -> tuple[list[AgentSchedule], str | None]:
     """A page of what counts, by id; what only waits to be approved has a place of its own."""
-    every = [one for one in await desk.list_tasks(group=group) if one.status != "waiting_for_approval"]
+    every = [one for one in await operator.list_tasks(group=group) if one.status != "waiting_for_approval"]
     ahead = [one for one in every if cursor is None or one.id > cursor]
     return ahead[:PAGE_SIZE], ahead[PAGE_SIZE - 1].id if len(ahead) > PAGE_SIZE else None
 
@@ -143,33 +145,33 @@ async def carry_out(view: View, form: Form) -> Response:
     verb, schedule_id = form.need("verb"), form.exact("id")
     back = safe_back(form.exact("back"), view.site.service.base_path)
     try:
-        sentence = await _done(desk_of(view), verb, schedule_id, form.get("digest"))
+        sentence = await _done(operator_of(view), verb, schedule_id, form.get("digest"))
     except (IllegalTransition, UnknownTask) as refused:
         # Somebody was faster, or it has ended by itself: no error, but worth a sentence.
         sentence = str(refused)
     return view.back(sentence, back)
 
 
-_DONE: Final[Mapping[str, tuple[Callable[[Desk, str], Awaitable[object]], str]]] = {
-    "reject": (Desk.reject, "rejected"),
-    "stop": (Desk.stop_run, "told to end"),
-    "pause": (Desk.pause_task, "paused"),
-    "resume": (Desk.resume_task, "going on"),
-    "cancel": (Desk.cancel_task, "cancelled"),
+_DONE: Final[Mapping[str, tuple[Callable[[AgentOperator, str], Awaitable[object]], str]]] = {
+    "reject": (AgentOperator.reject, "rejected"),
+    "stop": (AgentOperator.stop_run, "told to end"),
+    "pause": (AgentOperator.pause_task, "paused"),
+    "resume": (AgentOperator.resume_task, "going on"),
+    "cancel": (AgentOperator.cancel_task, "cancelled"),
 }
 
 
-async def _done(desk: Desk, verb: str, schedule_id: str, digest: str | None) -> str:
+async def _done(operator: AgentOperator, verb: str, schedule_id: str, digest: str | None) -> str:
     if verb == "approve":
-        await desk.approve(schedule_id, digest=digest)
+        await operator.approve(schedule_id, digest=digest)
         return f"{schedule_id} is approved."
     if verb == "run":
-        stays = (await desk.run_task(schedule_id)).status == "paused"
+        stays = (await operator.run_task(schedule_id)).status == "paused"
         return f"{schedule_id} is due now{', once, and stays paused' if stays else ''}."
     if verb not in _DONE:
         raise InvalidInput(f"There is nothing called {verb[:20]!r} to do here. Use one of: {', '.join(_LABELS)}.")
     act, said = _DONE[verb]
-    await act(desk, schedule_id)
+    await act(operator, schedule_id)
     return f"{schedule_id} is {said}."
 
 
@@ -180,11 +182,11 @@ async def is_kept(view: View, task_type: str, schedule_id: str) -> bool:
 
 async def change(view: View, schedule_id: str, form: Form) -> Response:
     """The form of one schedule: through the agent's own update, which writes down what was agreed to."""
-    desk = desk_of(view)
-    known = await desk.get_task(schedule_id)
+    operator = operator_of(view)
+    known = await operator.get_task(schedule_id)
     kind = {"every": "interval", "at": "once"}.get(form.get("kind") or "cron", form.get("kind") or "cron")
     zone, hidden = form.get("tz"), form.get("payload_hidden") is not None
-    await desk.update_task(
+    await operator.update_task(
         schedule_id,
         prompt=None if hidden else _text(form, "prompt", known.prompt),
         script=None if hidden else _text(form, "script", known.script or ""),
@@ -205,10 +207,10 @@ def _text(form: Form, name: str, known: str) -> str | None:
 
 async def throw(view: View, form: Form) -> Response:
     """A kill switch, on or off."""
-    desk, scope = desk_of(view), form.need("scope")
+    operator, scope = operator_of(view), form.need("scope")
     back = safe_back(form.exact("back"), view.site.service.base_path)
     whose = "All groups" if scope == EVERYBODY else f"The group {scope}"
     if form.need("verb") == "revive":
-        return view.back((await desk.switch_on(scope)).words, back)
-    await desk.switch_off(scope, form.get("reason") or "from the dashboard")
+        return view.back((await operator.switch_on(scope)).words, back)
+    await operator.switch_off(scope, form.get("reason") or "from the dashboard")
     return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", back)

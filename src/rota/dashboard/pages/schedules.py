@@ -108,7 +108,7 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
     fires = _moments(ahead.fires) if task.status.is_live else []
     agent = None
     if await agents.is_kept(view, task_type, schedule_id):
-        agent = await agents.desk_of(view).get_task(schedule_id)
+        agent = await agents.operator_of(view).get_task(schedule_id)
     return Page(
         "schedule.html",
         f"{task_type}/{schedule_id}",

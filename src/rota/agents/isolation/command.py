@@ -1,0 +1,199 @@
+"""A runner for any program that reads a prompt and writes an answer: the built-in agent, or a command-line agent.
+
+The command is a list from the configuration, never a line for a shell. An inner list is optional: it is left out when
+one of its placeholders has no value, so that ["my-agent", ["--resume", "{sessionId}"]] resumes only what there is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from rota.agents.isolation.base import (
+    AgentInput,
+    Isolation,
+    Limits,
+    OnProgress,
+    RunEnvironment,
+    RunnerResult,
+    RunRequest,
+)
+from rota.agents.isolation.disk import is_larger_than
+from rota.agents.isolation.environment import MCP_CONFIG
+from rota.agents.isolation.output import Answer, AnswerReader, MessageFormat, is_session_id
+from rota.agents.isolation.supervised_process import ProcessExit, supervise
+from rota.clock import format_duration
+from rota.codec import warmed
+from rota.errors import InvalidConfig
+
+__all__ = ["CommandRunner", "Template", "check_template", "filled"]
+
+Template = Sequence[str | Sequence[str]]
+"""Arguments, and lists of arguments that may be left out."""
+
+_PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
+_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone", "mcpConfig")
+_TOO_LARGE: Final = (
+    "The group's folder grew beyond {:,} bytes, or parts of it are too many or too deep to be looked at."
+)
+_RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests|\b429\b|quota|overloaded", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRunner:
+    """Runs one command in one isolation."""
+
+    isolation: Isolation
+    command: Template
+    output_format: MessageFormat = "json"
+    """How it answers; with "text" whatever it prints is the result."""
+    input_format: MessageFormat = "json"
+    """What it reads: the JSON object of `AgentInput`, or with "text" the prompt alone."""
+    disk_look_every: float = 2.0
+
+    async def run(self, request: RunRequest, on_progress: OnProgress | None = None) -> RunnerResult:
+        """The agent's answer."""
+        began = time.monotonic()
+        reader = AnswerReader(self.output_format, on_progress)
+        environment = request.environment
+        command = filled(self.command, request.input, mcp_config=environment.variables.get(MCP_CONFIG))
+        spec = self.isolation.process_spec(command, environment, request.limits)
+        ended = await supervise(
+            spec,
+            _spoken_to(request.input, self.input_format),
+            request.limits,
+            reader.read,
+            is_too_big=_disk_look(request.environment, request.limits),
+            look_every=self.disk_look_every,
+            is_done=lambda: reader.has_answered,
+        )
+        result = _result(ended, reader.answer(), request.limits)
+        return msgspec.structs.replace(
+            result, duration_ms=round((time.monotonic() - began) * 1_000), left_behind=ended.left_behind
+        )
+
+    async def output_of(
+        self, command: tuple[str, ...], environment: RunEnvironment, limits: Limits
+    ) -> tuple[ProcessExit, list[bytes]]:
+        """Run another command, a gate script say, in the same isolation; how it ended and its lines."""
+        lines: list[bytes] = []
+        spec = self.isolation.process_spec(command, environment, limits)
+        ended = await supervise(spec, b"", limits, lines.append, is_too_big=_disk_look(environment, limits))
+        return ended, lines
+
+
+def check_template(template: Template) -> None:
+    """Refuse a command with a placeholder that nobody knows, before the first run of it."""
+    filled(template, AgentInput(prompt="", session_id="s", group_folder="g", chat_jid=""))
+
+
+def filled(template: Template, given: AgentInput, *, mcp_config: str | None = None) -> tuple[str, ...]:
+    """The command's arguments with the placeholders of this run filled in."""
+    session = given.session_id if given.session_id is not None and is_session_id(given.session_id) else None
+    values = {
+        "sessionId": session,
+        "groupFolder": given.group_folder,
+        "timezone": given.timezone,
+        "mcpConfig": mcp_config,
+    }
+    found: list[str] = []
+    for part in template:
+        if isinstance(part, str):
+            found.append(_fill(part, values) or "")
+            continue
+        optional = [_fill(argument, values) for argument in part]
+        if None not in optional:
+            found += [argument for argument in optional if argument is not None]
+    return tuple(found)
+
+
+def _fill(argument: str, values: Mapping[str, str | None]) -> str | None:
+    """The argument with its placeholders filled in; None if one of them has no value."""
+    names = _PLACEHOLDER.findall(argument)
+    for name in names:
+        if name not in values:
+            known = ", ".join(f"{{{one}}}" for one in _PLACEHOLDERS)
+            raise InvalidConfig(
+                f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
+            )
+        if values[name] is None:
+            return None
+    return _PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument)
+
+
+def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
+    if input_format == "json":
+        return msgspec.json.encode(given) + b"\n"
+    if given.data is None:
+        return given.prompt.encode("utf-8", "replace")
+    data = msgspec.json.encode(given.data).decode()
+    return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
+
+
+def _disk_look(environment: RunEnvironment, limits: Limits) -> Callable[[], bool]:
+    return partial(is_larger_than, environment.folder, limits.disk_bytes)
+
+
+def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> RunnerResult:
+    """What an ending and an answer mean together. An answer counts if the agent ended by itself, or stayed silent."""
+    match ended.cause:
+        case "wall":
+            limit = format_duration(limits.wall_ms)
+            return _failed("timeout", f"The agent ran longer than its limit of {limit} and was ended.")
+        case "output":
+            return _failed("output", f"The agent wrote more than {limits.output_bytes:,} bytes and was ended.")
+        case "disk":
+            return _failed("disk", f"{_TOO_LARGE.format(limits.disk_bytes)} The agent was ended.")
+        case "idle" if answer is not None:
+            return _of_answer(answer)
+        case _:
+            return _answered(ended, answer)
+
+
+def _answered(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
+    if ended.not_started is not None:
+        advice = "The user that it runs as must be able to reach its folder and its program."
+        return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
+    if not ended.is_known:
+        return _failed(
+            "crashed",
+            "The process that watches over the agent was killed, and the agent with it. See in the system's log whether"
+            " memory ran out.",
+        )
+    if answer is not None and (answer.status == "error" or ended.is_clean):
+        return _of_answer(answer)
+    how = f"by signal {ended.signal}" if ended.signal is not None else f"with exit code {ended.exit_code}"
+    last = ended.errors.strip().splitlines()[-1:] or ["It said nothing on its standard error."]
+    what = "The agent ended without an answer," if answer is None else "The agent answered, but ended"
+    return _failed("crashed", f"{what} {how}. {last[0][:500]}", said=ended.errors)
+
+
+def _of_answer(answer: Answer) -> RunnerResult:
+    session = answer.new_session_id
+    kept = session if session is not None and is_session_id(session) else None
+    if answer.status == "error":
+        return replace_session(_failed("error", answer.error or "Unknown error"), kept)
+    result = answer.result
+    text = result if isinstance(result, str) or result is None else msgspec.json.encode(result).decode()
+    return RunnerResult(status="success", result=text, new_session_id=kept)
+
+
+warmed(msgspec.json.Decoder(RunnerResult), '{"status":"success"}')
+
+
+def replace_session(result: RunnerResult, session: str | None) -> RunnerResult:
+    """The same result with the session that the agent went on in."""
+    return msgspec.structs.replace(result, new_session_id=session)
+
+
+def _failed(reason: str, error: str, said: str = "") -> RunnerResult:
+    limited = reason in ("error", "crashed") and _RATE_LIMITED.search(f"{error} {said[-2_000:]}") is not None
+    return msgspec.convert(
+        {"status": "error", "error": error, "reason": "rate_limited" if limited else reason}, RunnerResult
+    )

@@ -1,0 +1,1 @@
+"""Runs of agents: what one needs, how it goes, what is kept of it."""

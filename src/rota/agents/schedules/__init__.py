@@ -1,0 +1,1 @@
+"""Schedules of agents: what they do, where they come from, who has agreed to them."""

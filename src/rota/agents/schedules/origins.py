@@ -1,0 +1,224 @@
+"""Where schedules come from: who made one, who approved it, what of it waits for a person, and how it has fared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from rota.clock import Instant
+from rota.codec import warmed
+from rota.database import Database
+from rota.database.tables.agents import provenance, results, running
+from rota.errors import LimitExceeded
+
+__all__ = [
+    "ApprovalState",
+    "Origin",
+    "Origins",
+    "Proposal",
+    "ProposalKind",
+    "origin_of",
+    "row_of",
+    "taken_over",
+]
+
+ApprovalState = Literal["none", "waiting", "approved", "rejected"]
+ProposalKind = Literal["create", "update", "pause", "resume", "cancel", "run"]
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for and is not yet approved: a new schedule, a change of one, or something that a run may not do
+    by itself. All in stored form: for the last, as the schedule stood."""
+
+    kind: ProposalKind
+    payload: str
+    trigger: str
+    expires_at: Instant | None = None
+    digest: str = ""
+    """Of what would be in force. Once it left the times out: what counts is worked out anew, see `digests`."""
+    by: str = ""
+    """Who asks for it."""
+    in_run: str | None = None
+    """And in which scheduled run; None: in a conversation."""
+    based_on: int | None = None
+    """The version of the schedule that a change was asked for."""
+    maker: str | None = None
+    """Whose the schedule is from then on: that of an agent that rewrites what a person has made. None: as before."""
+    depth: int = 0
+    standing: ApprovalState | None = None
+    """What had been decided about the schedule before: that counts again if this is rejected."""
+
+
+_decode_proposal = warmed(msgspec.json.Decoder(Proposal), '{"kind":"create","payload":"","trigger":""}').decode
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a schedule comes from, and how it has fared."""
+
+    id: str
+    folder: str
+    made_by: str
+    made_in_run: str | None = None
+    depth: int = 0
+    approval: ApprovalState = "none"
+    proposal: Proposal | None = None
+    decided_by: str | None = None
+    decided_at: Instant | None = None
+    digest: str = ""
+    created_at: Instant = 0
+    failures: int = 0
+    last_run_at: Instant | None = None
+    last_result: str | None = None
+    held: str | None = None
+
+
+class Origins:
+    """These records of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # --- where schedules come from ---
+
+    async def get(self, ids: Sequence[str]) -> dict[str, Origin]:
+        """The records of these schedules, by id."""
+        statement = select(provenance).where(provenance.c.id.in_(list(ids)))
+        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        return {row["id"]: origin_of(row) for row in rows}
+
+    async def add(self, new: Origin, *, max_waiting: int | None = None) -> Origin:
+        """Write down where a schedule comes from. One that waits counts against `max_waiting`, in the same step."""
+
+        def write(connection: Connection) -> Origin:
+            if new.approval == "waiting" and max_waiting is not None:
+                self._check_waiting(connection, new.folder, max_waiting)
+            now = self._database.backend.dialect.now(connection)
+            connection.execute(provenance.delete().where(provenance.c.id == new.id))
+            made = msgspec.structs.replace(new, created_at=now)
+            connection.execute(provenance.insert().values(**row_of(made)))
+            return made
+
+        return await self._database.write(write)
+
+    async def propose(self, schedule_id: str, folder: str, proposal: Proposal, *, max_waiting: int) -> Origin:
+        """A change that waits to be approved; the schedule goes on as it is until then."""
+
+        def write(connection: Connection) -> Origin:
+            self._check_waiting(connection, folder, max_waiting)
+            text = msgspec.json.encode(proposal).decode()
+            mine = provenance.c.id == schedule_id
+            connection.execute(provenance.update().where(mine).values(approval="waiting", proposal=text))
+            return origin_of(connection.execute(select(provenance).where(mine)).mappings().one())
+
+        return await self._database.write(write)
+
+    def _check_waiting(self, connection: Connection, folder: str, most: int) -> None:
+        # Two who ask at once must not both see the last free place.
+        self._database.backend.dialect.lock_names(connection, [f"agent_waiting:{folder}"])
+        statement = select(func.count()).where(provenance.c.folder == folder, provenance.c.approval == "waiting")
+        count = connection.execute(statement).scalar_one()
+        if count >= most:
+            raise LimitExceeded(
+                f"{count} schedules of the group {folder!r} wait for approval; {most} is the most. Ask the owner to"
+                " decide on them first."
+            )
+
+    async def decide(self, seen: Origin, approval: ApprovalState, by: str, digest: str) -> Origin | None:
+        """A person has approved or rejected what they have seen: the proposal is gone, the decision stays. None if it
+        waits no more, or something else does: then nothing is changed."""
+
+        def write(connection: Connection) -> Origin | None:
+            dialect = self._database.backend.dialect
+            mine = provenance.c.id == seen.id
+            row = connection.execute(dialect.locked(select(provenance).where(mine))).mappings().one_or_none()
+            current = None if row is None else origin_of(row)
+            if current is None or current.approval != "waiting" or current.proposal != seen.proposal:
+                return None
+            assert current.proposal is not None, f"{seen.id} waits for nothing"
+            decided = msgspec.structs.replace(
+                current,
+                approval=approval,
+                proposal=current.proposal if approval == "rejected" else None,
+                decided_by=by,
+                decided_at=dialect.now(connection),
+                digest=digest,
+            )
+            if approval == "approved":
+                decided = msgspec.structs.replace(decided, **taken_over(current.proposal, dialect.now(connection)))
+            connection.execute(provenance.update().where(mine).values(**row_of(decided)))
+            return decided
+
+        return await self._database.write(write)
+
+    async def made_by_agents(self, folder: str, since: Instant) -> list[Origin]:
+        """What the agents of a group have made since then with nobody's approval, oldest first, over or not."""
+        statement = (
+            select(provenance)
+            .where(provenance.c.folder == folder, provenance.c.depth > 0, provenance.c.created_at > since)
+            .where(provenance.c.approval == "none")
+            .order_by(provenance.c.created_at, provenance.c.id)
+            .limit(1_000)
+        )
+        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        return [origin_of(row) for row in rows]
+
+    async def set(self, schedule_id: str, **values: object) -> None:
+        """Change single values of a record."""
+        statement = provenance.update().where(provenance.c.id == schedule_id).values(**values)
+        await self._database.write(lambda connection: connection.execute(statement))
+
+    async def waiting(self, folder: str | None = None) -> list[Origin]:
+        """What waits for approval, oldest first: of one group, or of all."""
+        statement = select(provenance).where(provenance.c.approval == "waiting")
+        if folder is not None:
+            statement = statement.where(provenance.c.folder == folder)
+        statement = statement.order_by(provenance.c.created_at, provenance.c.id).limit(1_000)
+        return [origin_of(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
+
+    # --- what is over ---
+
+    async def old(self, before: Instant, after: str = "", limit: int = 200) -> list[str]:
+        """Schedules of before that instant that have not run since and wait for nobody, by id."""
+        seen_at = func.coalesce(provenance.c.last_run_at, provenance.c.decided_at, provenance.c.created_at)
+        statement = select(provenance.c.id).where(
+            provenance.c.id > after,
+            seen_at < before,
+            provenance.c.created_at < before,
+            provenance.c.approval != "waiting",
+        )
+        statement = statement.order_by(provenance.c.id).limit(limit)
+        return list(await self._database.read(lambda connection: connection.execute(statement).scalars().all()))
+
+    async def forget(self, ids: Sequence[str]) -> None:
+        """Remove everything that is kept about these schedules."""
+
+        def write(connection: Connection) -> None:
+            for table in (provenance, results, running):
+                connection.execute(table.delete().where(table.c.id.in_(list(ids))))
+
+        await self._database.write(write)
+
+
+def taken_over(proposal: Proposal, now: Instant) -> dict[str, Any]:
+    """What is written down anew when an agent has rewritten a schedule: it is the agent's now, with an agent's limits.
+    Nothing if it stays whose it was."""
+    if proposal.maker is None:
+        return {}
+    return {"made_by": proposal.maker, "made_in_run": proposal.in_run, "depth": proposal.depth, "created_at": now}
+
+
+def row_of(record: Origin) -> dict[str, Any]:
+    """The record as its row holds it."""
+    proposal = None if record.proposal is None else msgspec.json.encode(record.proposal).decode()
+    return {**msgspec.structs.asdict(record), "proposal": proposal}
+
+
+def origin_of(row: Mapping[Any, Any]) -> Origin:
+    """The record out of its row."""
+    values = {str(name): value for name, value in row.items()}
+    if values["proposal"] is not None:
+        values["proposal"] = _decode_proposal(values["proposal"])
+    return Origin(**values)
