@@ -20,7 +20,7 @@ from rota import Rota
 from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, install_agents
 from rota.agents.isolation.base import OnProgress, RunnerResult, RunRequest
 from rota.core.task import NewTask, RunRecord, RunStatus
-from rota.mcp.runs import serve_runs
+from rota.agents.faces.mcp.runs import serve_runs
 from rota.stores.base import RunQuery
 from rota.triggers import Once, encode_trigger
 

@@ -54,7 +54,7 @@ from rota import Rota
 from rota.access import Role
 from rota.agents import AGENT, AgentSettings, Caller, install_agents
 from rota.api import Service, create_api
-from rota.mcp.runs import serve_runs
+from rota.agents.faces.mcp.runs import serve_runs
 from rota.testing.redis_servers import redis_server
 
 __all__ = ["WALKS", "hops"]

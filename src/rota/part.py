@@ -12,9 +12,9 @@ A part belongs to one host. `host` is there from `attach` on; whatever is asked 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from rota.clock import Clock
+from rota.clock import Clock, Instant
 from rota.config import Config
 from rota.core.task_type import TaskType, TriggerMode
 from rota.runtime.database_owner import DatabaseOwnership
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from rota.database import Database
 
-__all__ = ["Part", "PartHost"]
+__all__ = ["Attention", "HasHost", "Part", "PartHost"]
+
+P = TypeVar("P", bound="Part")
 
 
 class PartHost(Protocol):
@@ -71,6 +73,19 @@ class PartHost(Protocol):
         """A type and its handler. File, environment and flags win over these settings."""
         ...
 
+    def check_schedule_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None:
+        """Ask `check` before a schedule of this type is made or changed as any other is, with its id: whoever keeps
+        more about some of them than a trigger and a payload refuses those, with the way to go."""
+        ...
+
+    def add(self, part: P) -> P:
+        """Bring a part in, and have it at work in this process."""
+        ...
+
+    def part(self, kind: type[P]) -> P:
+        """The part of a kind, whether it is at work here or not."""
+        ...
+
     async def touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> object:
         """A user was active."""
         ...
@@ -88,10 +103,28 @@ class PartHost(Protocol):
         ...
 
 
+class HasHost(Protocol):
+    """An app, whichever face it has."""
+
+    @property
+    def host(self) -> PartHost: ...
+
+
+class Attention(NamedTuple):
+    """Something that a person should look at: what, in a sentence, since when, and the page that says more."""
+
+    title: str
+    text: str
+    since_at: Instant
+    path: str
+
+
 class Part:
     """One part. Each method has a default that brings nothing, so a part says only what it has."""
 
     name: ClassVar[str]
+    is_always_at_work: ClassVar[bool] = False
+    """Whether every worker has its duties, also where nobody has installed it."""
 
     host: PartHost
 
@@ -123,6 +156,14 @@ class Part:
     async def metrics(self) -> Iterable[Metric]:
         """What it counts, in Prometheus' families. Asked for at most once in a few seconds."""
         return ()
+
+    async def attention(self) -> Sequence[Attention]:
+        """What a person should look at now; the overview shows it."""
+        return ()
+
+    async def attention_count(self) -> int:
+        """How much that is; asked for several times a second while somebody has a page open."""
+        return len(await self.attention())
 
     # --- what it keeps about a user ---
 

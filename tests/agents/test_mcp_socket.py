@@ -27,8 +27,8 @@ from rota.access import AuditLog
 from rota.access.audit import AuditQuery
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
 from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
-from rota.mcp import stdio_to_socket
-from rota.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets, serve_runs
+from rota.agents.faces.mcp import stdio_to_socket
+from rota.agents.faces.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets, serve_runs
 from rota.testing import until
 
 ANN = Caller.person("ann")

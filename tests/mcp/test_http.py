@@ -237,7 +237,7 @@ async def test_the_sdk_itself_is_told_which_hosts_and_origins_are_ours(staging: 
     from mcp.server.transport_security import TransportSecurityMiddleware
     from starlette.requests import Request
 
-    from rota.mcp.http import transport_security
+    from rota.agents.faces.mcp.http import transport_security
 
     async with staging(allowed_hosts=["rota.example.org"]) as scene:
         door = TransportSecurityMiddleware(transport_security(scene.service))

@@ -17,7 +17,7 @@ from rota.access import Role, Tokens
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, install_agents
 from rota.api import Service, create_api
 from rota.cli import main
-from rota.mcp.tool_answers import task_answer
+from rota.agents.faces.mcp.tool_answers import task_answer
 
 ANN, FAMILY = Caller.person("ann"), Caller.agent("family")
 DAILY: dict[str, Any] = {"schedule_type": "cron", "schedule_value": "0 9 * * *"}

@@ -22,7 +22,7 @@ from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
 from rota.agents.notices import Channels, Notice
 from rota.agents.settings import AgentSettings
 from rota.core.task import Activity
-from rota.mcp.runs import RunSockets
+from rota.agents.faces.mcp.runs import RunSockets
 from rota.private_files import prepare_sqlite
 from rota.runtime.spool_file import SpoolFile
 

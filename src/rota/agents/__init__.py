@@ -4,7 +4,7 @@ agents = install_agents(app, AgentSettings(groups_dir=Path("groups")))
 """
 
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
-from rota.agents.install import agents_of, install_agents
+from rota.agents.part import AgentsPart, agents_of, install_agents
 from rota.agents.isolation import Limits
 from rota.agents.notices import NOTICE, Channels, Notice
 from rota.agents.policy import Caller, Rules
@@ -21,6 +21,7 @@ __all__ = [
     "AgentSchedule",
     "AgentSettings",
     "Agents",
+    "AgentsPart",
     "Caller",
     "ChannelSettings",
     "Channels",

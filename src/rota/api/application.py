@@ -81,7 +81,7 @@ def _add_dashboard(api: FastAPI, service: Service) -> None:
 
 def _add_mcp(api: FastAPI, service: Service) -> None:
     """The agents' door. It takes tokens of agents only, and looks at them itself."""
-    mcp = importlib.import_module("rota.mcp.http")
+    mcp = importlib.import_module("rota.agents.faces.mcp.http")
     endpoint = _no_mcp if importlib.util.find_spec("mcp") is None else mcp.McpEndpoint(service)
     api.router.routes.append(Route(mcp.PATH, endpoint, methods=["GET", "POST", "DELETE"]))
 

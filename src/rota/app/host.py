@@ -8,16 +8,17 @@ faces over one, and a part is installed in one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rota.app.background import Background
 from rota.app.connection import Connection
 from rota.app.known_types import KnownTypes
 from rota.app.manual_claims import ManualClaims
 from rota.app.own_database import OwnDatabase
+from rota.app.parts import built_in_parts
 from rota.app.registry import Registry
 from rota.app.schedules import Schedules
 from rota.app.signals import run_until_signalled
@@ -32,9 +33,12 @@ from rota.errors import InvalidInput, RotaError, StoreUnavailable, UnknownTaskTy
 from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import UserKeyBuilder
 from rota.logs import get_logger
+from rota.part import Part
 from rota.runtime import Health, Worker, WorkerSettings
 from rota.runtime.database_owner import DatabaseOwnership
+from rota.runtime.duty import Duty
 from rota.runtime.handler import HandlerFunction
+from rota.runtime.health import Pulse
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
 from rota.runtime.stats import InstanceStats
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
     from rota.database import Database
 
 __all__ = ["Host"]
+
+P = TypeVar("P", bound=Part)
 
 log = get_logger("rota.scheduler")
 
@@ -66,6 +72,7 @@ class Host:
         config: Config,
         *,
         clock: Clock | None = None,
+        parts: Iterable[Part] = (),
         connects_by_itself: bool = False,
     ) -> None:
         self.config = config
@@ -107,7 +114,43 @@ class Host:
         """How many blocks were entered while the store was away, and do not hold it yet."""
         self._is_left_behind = False
         """Whether the store that was given is open in the process that this one was forked from."""
+        self.parts: dict[str, Part] = {}
+        """Every part by its name, whether it is at work here or in another process."""
+        self._at_work: dict[str, Part] = {}
+        for part in built_in_parts():
+            self._attach(part)
+        for part in parts:
+            self.add(part)
         forget_in_children(self)
+
+    # --- parts ---
+
+    def add(self, part: P) -> P:
+        """Bring a part in, and have it at work in this process. It takes the place of one with its name."""
+        self._attach(part)
+        part.install()
+        self._at_work[part.name] = part
+        return part
+
+    def part(self, kind: type[P]) -> P:
+        """The part of a kind, whether it is at work here or not."""
+        found = self.parts.get(kind.name)
+        if not isinstance(found, kind):
+            raise RotaError(f"This app has no part {kind.name!r}. Give it one: Rota(..., parts=[{kind.__name__}()]).")
+        return found
+
+    def _attach(self, part: Part) -> None:
+        part.attach(self)
+        self.parts[part.name] = part
+
+    def _duties(self, pulse: Pulse, chance: Callable[[], float]) -> list[Duty[Any]]:
+        """What runs beside a worker of this process."""
+        at_work = [part for part in self.parts.values() if part.is_always_at_work or part.name in self._at_work]
+        return [duty for part in at_work for duty in part.duties(pulse, chance)]
+
+    def check_schedule_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None:
+        """Ask `check` before a schedule of this type is made or changed as any other is (`Schedules.check_first`)."""
+        self.schedules.check_first(task_type, check)
 
     @property
     def declared(self) -> Mapping[str, TaskType]:

@@ -81,7 +81,7 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
     from rota.access.first_token import check_bind, ensure_first_token, has_tokens, is_loopback
     from rota.api.service import Service
     from rota.cli.server import serve
-    from rota.mcp.runs import serve_runs
+    from rota.agents.faces.mcp.runs import serve_runs
     from rota.telemetry.metrics import Metrics
     from rota.telemetry.tracing import trace_if_configured
 

@@ -27,7 +27,7 @@ async def worker(
 ) -> None:
     """Run the tasks of an app until Ctrl-C; what is not finished then is released and runs elsewhere."""
     from rota.cli.logs import log_to_stderr
-    from rota.mcp.runs import serve_runs
+    from rota.agents.faces.mcp.runs import serve_runs
     from rota.telemetry.tracing import trace_if_configured
 
     if app is None:

@@ -11,7 +11,7 @@ from rota.memory.handlers import (
     create_compression_handler,
     periodic_memory_compression_for_user,
 )
-from rota.memory.install import install_memory, memory_of
+from rota.memory.part import MemoryPart, install_memory, memory_of
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merged, Merger, RuleMerger
 from rota.memory.shapes import ChatMessagePush, ChatPush, DocumentPush, Message, ScreenshotPush
@@ -28,6 +28,7 @@ __all__ = [
     "HashingEmbedder",
     "Kind",
     "Memory",
+    "MemoryPart",
     "MemorySettings",
     "Merged",
     "Merger",

@@ -1,7 +1,4 @@
-"""Bringing memory upkeep into an app: a `Memory`, and the built-in types with their handlers.
-
-    memory = install_memory(app)
-    await memory.push(ChatPush(messages=[Message(content="...")], user_id="u1"))
+"""Making a memory from a configuration, and declaring the built-in types with their handlers.
 
 `scheduler.tasks` and `memory` in the app's configuration change the settings.
 """
@@ -10,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final, Literal, Protocol, cast
-from weakref import WeakKeyDictionary, ref
+from typing import Final, Literal, cast
 
 from rota.config import Config
 from rota.config.model import TASKS
@@ -26,27 +22,14 @@ from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
 from rota.part import PartHost
 from rota.runtime.database_owner import MEMORY
 
-__all__ = ["App", "install_memory", "memory_of", "touched_types"]
+__all__ = ["declare_types", "make_memory", "touched_types"]
 
 _OVERDUE_INTERVALS: Final = 3
 """Upkeep that is late by so many intervals is asked for again."""
 
 
-class App(Protocol):
-    """An app, whichever face it has; memory lies below it."""
-
-    @property
-    def host(self) -> PartHost: ...
-
-
-_INSTALLED: Final[WeakKeyDictionary[PartHost, Memory]] = WeakKeyDictionary()
-"""The memory of each app: whoever serves an app finds the one that it was given in code."""
-
-
-def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger | None = None) -> Memory:
-    """Declare the built-in types with an app, and give the memory that they keep up."""
-    host = app.host
-    memory = _INSTALLED[host] = _made(host, host.config, embedder, merger)
+def declare_types(host: PartHost, memory: Memory) -> None:
+    """Declare the built-in types with a host, to be served by this memory."""
     interval_ms = _effective(host.config, MEMORY_COMPRESSION).interval_ms
     handlers = handlers_of(memory, overdue_ms=_OVERDUE_INTERVALS * interval_ms)
     host.database_owner.register(MEMORY, [task_type.name for task_type in MEMORY_TYPES])
@@ -54,16 +37,6 @@ def install_memory(app: App, *, embedder: Embedder | None = None, merger: Merger
         # Declared as by a decorator, so that a configuration wins over what is said here, setting by setting.
         name, mode = task_type.name, task_type.trigger_mode
         host.declare(name, handlers[name], mode, settings_of(task_type), decorator="install_memory")
-    return memory
-
-
-def memory_of(app: App, config: Config | None = None) -> Memory:
-    """The memory that was installed with an app; else one by its configuration, or by another that knows better."""
-    host = app.host
-    found = _INSTALLED.get(host)
-    if found is None:
-        found = _INSTALLED[host] = _made(host, config or host.config, None, None)
-    return found
 
 
 def touched_types(host: PartHost) -> list[str]:
@@ -75,25 +48,21 @@ def touched_types(host: PartHost) -> list[str]:
     ]
 
 
-def _made(host: PartHost, config: Config, embedder: Embedder | None, merger: Merger | None) -> Memory:
+def make_memory(
+    host: PartHost, config: Config | None = None, *, embedder: Embedder | None = None, merger: Merger | None = None
+) -> Memory:
+    """The memory of a host, by its configuration or by another that knows better."""
+    config = config or host.config
     kind = cast('Literal["hashing", "sentence-transformers"]', config.memory_embedder)
-    # Weakly, for the table above: what it holds must not hold the host.
-    held = ref(host)
-
-    def alive() -> PartHost:
-        found = held()
-        assert found is not None, "a memory is used as long as its app is"
-        return found
-
     memory = Memory(
-        lambda: alive().database(),
-        lambda task_type, user_id, device_id, agent_id: alive().touch(task_type, user_id, device_id, agent_id),
-        lambda: touched_types(alive()),
+        host.database,
+        host.touch,
+        lambda: touched_types(host),
         embedder=embedder or embedder_for(kind, config.memory_model if kind != "hashing" else None),
         merger=merger or _merger_for(config),
         settings=_settings_for(config),
         keys=config.user_key,
-        changing=lambda: alive().database_of(MEMORY, settle=True),
+        changing=lambda: host.database_of(MEMORY, settle=True),
     )
     # What was captured is answered for; the scheduler hears of it before the app lets go of its store.
     host.before_closing.append(memory.drain)

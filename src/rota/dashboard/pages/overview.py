@@ -12,7 +12,7 @@ from rota.app.overview import MinuteView, Overview, overview
 from rota.clock import Millis
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Stack, bars, lines, log_height, nice_top, powers_up_to
-from rota.dashboard.pages.alerts import firing
+from rota.alerts.faces.pages import firing
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput
 

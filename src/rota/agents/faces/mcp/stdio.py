@@ -8,7 +8,7 @@ from rota.access import Principal
 from rota.agents import Agents
 from rota.agents.operator import AgentOperator
 from rota.database import Database
-from rota.mcp.server import AgentServer
+from rota.agents.faces.mcp.server import AgentServer
 
 __all__ = ["serve_stdio"]
 

@@ -116,8 +116,8 @@ class _Conversations:
                 return
             self._held.add(task)
             # The SDK takes half a second to import: on a thread, and when the first agent has something to say.
-            await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
-            from rota.mcp.server import AgentServer
+            await asyncio.to_thread(importlib.import_module, "rota.agents.faces.mcp.server")
+            from rota.agents.faces.mcp.server import AgentServer
 
             await AgentServer(self._operator).converse(reader, writer)
         except (ConnectionError, asyncio.CancelledError):

@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from rota.agents.operator import AgentOperator
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
-from rota.mcp.line_stream import LineStream
-from rota.mcp.tools import EXAMPLES, TOOLS
+from rota.agents.faces.mcp.line_stream import LineStream
+from rota.agents.faces.mcp.tools import EXAMPLES, TOOLS
 
 __all__ = ["AgentServer"]
 

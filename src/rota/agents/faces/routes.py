@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Query
 
 from rota.access import Role
 from rota.agents import AgentSchedule, ChannelSettings, agents_of
-from rota.agents.api_models import (
+from rota.agents.faces.models import (
     AgentRunModel,
     AgentRunningsModel,
     AgentScheduleModel,

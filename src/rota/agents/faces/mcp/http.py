@@ -46,8 +46,8 @@ class McpEndpoint:
             # There is nothing to listen to and no session to end: an answer comes with its request.
             raise Refused(405, "method_not_allowed", "Send a POST: this server keeps no stream open.")
         # On a thread, because the loop has work to do meanwhile.
-        await asyncio.to_thread(importlib.import_module, "rota.mcp.server")
-        from rota.mcp.server import AgentServer
+        await asyncio.to_thread(importlib.import_module, "rota.agents.faces.mcp.server")
+        from rota.agents.faces.mcp.server import AgentServer
 
         app = self._service.app
         operator = AgentOperator(agents_of(app), principal, app.database)

@@ -1,0 +1,1 @@
+"""What agents add to the faces: routes, pages, commands, and the MCP server."""

@@ -1,0 +1,108 @@
+"""Scheduled agents as a part: the task type `agent` and that of its notices, and what the faces show of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from rota.core.task_type import TriggerMode
+from rota.part import HasHost, Part, PartHost
+from rota.runtime.database_owner import AGENTS
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+    from typer import Typer
+
+    from rota.agents.service import Agents
+    from rota.agents.settings import AgentSettings
+    from rota.dashboard.part import Pages
+    from rota.webhooks import Webhooks
+
+__all__ = ["AgentsPart", "agents_of", "install_agents"]
+
+_DECORATOR: Final = "install_agents"
+
+
+class AgentsPart(Part):
+    """Without settings those of the app's configuration count."""
+
+    name = AGENTS
+
+    def __init__(self, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> None:
+        self._settings = settings
+        self._webhooks = webhooks
+
+    @cached_property
+    def agents(self) -> Agents:
+        """What makes, lists and stops scheduled agents."""
+        from rota.agents.service import Agents
+        from rota.agents.settings import AgentSettings
+        from rota.webhooks import Webhooks
+
+        config = self.host.config
+        calls = Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+        return Agents(
+            self.host.ready,
+            lambda: self.host.database_of(AGENTS),
+            self._settings or AgentSettings.of(config),
+            webhooks=self._webhooks or calls,
+        )
+
+    def attach(self, host: PartHost) -> None:
+        from rota.agents.schedules.agent_task import AGENT
+
+        super().attach(host)
+        # For every app that people change schedules through, also if it runs no agents: another process does.
+        host.check_schedule_first(AGENT, lambda schedule_id: self.agents.check_not_kept(schedule_id))
+
+    def install(self) -> None:
+        from rota.agents.notices import NOTICE
+        from rota.agents.schedules.agent_task import AGENT
+
+        agents, host = self.agents, self.host
+        host.database_owner.register(AGENTS, [AGENT, NOTICE])
+        once = TriggerMode.ONCE
+        host.declare(AGENT, agents.handler.run_agent, once, agents.settings.type_settings(), decorator=_DECORATOR)
+        host.declare(NOTICE, agents.courier.deliver, once, agents.settings.notice_settings(), decorator=_DECORATOR)
+        self._serve_runs()
+
+    def _serve_runs(self) -> None:
+        """Let runs reach the MCP server, unless that is switched off or not installed."""
+        if self.host.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
+            from rota.agents.faces.mcp.runs import RunSockets
+
+            self.agents.give_mcp_access(RunSockets(self.agents, self.host.database).opened)
+
+    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+        from rota.agents.runs.janitor import Janitor
+
+        return [Janitor(self.agents, pulse=pulse, chance=chance)]
+
+    def routes(self) -> Sequence[APIRouter]:
+        from rota.agents.faces import mcp_route, routes
+
+        return [routes.router, routes.acting, routes.deciding, routes.governing, mcp_route.router]
+
+    def pages(self) -> Pages:
+        from rota.agents.faces.pages import PAGES
+
+        return PAGES
+
+    def commands(self, root: Typer) -> None:
+        from rota.agents.faces.commands import add_commands
+
+        add_commands(root)
+
+
+def install_agents(app: HasHost, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> Agents:
+    """Have agents at work in an app, and give what makes, lists and stops them."""
+    return app.host.add(AgentsPart(settings, webhooks=webhooks)).agents
+
+
+def agents_of(app: HasHost) -> Agents:
+    """The agents that were installed with an app; else those of its configuration, which another process runs."""
+    return app.host.part(AgentsPart).agents

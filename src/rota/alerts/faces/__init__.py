@@ -1,0 +1,1 @@
+"""What alerts add to the faces: routes, pages and commands."""

@@ -1,0 +1,58 @@
+"""Alerts as a part: two duties beside every worker, and what the faces show of what fires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rota.part import Attention, Part
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+    from typer import Typer
+
+    from rota.alerts.alerts import Alerts
+    from rota.dashboard.part import Pages
+
+__all__ = ["AlertsPart"]
+
+
+class AlertsPart(Part):
+    """Any number of instances may have it: one looks at the rules at a time, and each alert is told once."""
+
+    name = "alerts"
+    is_always_at_work = True
+
+    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+        from rota.alerts.duty import make_duties
+
+        return make_duties(self.host, pulse, chance) if self.host.config.alerts_enabled else []
+
+    def routes(self) -> Sequence[APIRouter]:
+        from rota.alerts.faces.routes import router
+
+        return [router]
+
+    def pages(self) -> Pages:
+        from rota.alerts.faces.pages import PAGES
+
+        return PAGES
+
+    def commands(self, root: Typer) -> None:
+        from rota.alerts.faces.commands import add_commands
+
+        add_commands(root)
+
+    async def attention(self) -> Sequence[Attention]:
+        firing = await (await self._alerts()).firing()
+        return [Attention(one.rule, one.summary, one.since_at, "/alerts") for one in firing]
+
+    async def attention_count(self) -> int:
+        return await (await self._alerts()).count()
+
+    async def _alerts(self) -> Alerts:
+        from rota.alerts.alerts import Alerts
+
+        return Alerts(await self.host.database())

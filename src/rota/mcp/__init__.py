@@ -1,6 +1,0 @@
-"""The MCP server: an assistant's agents make, see, change and stop their own schedules, within the guard rails.
-
-Over stdio it is the agent of the group that it was started for (`rota.mcp.stdio`); over HTTP the agent that its token
-is narrowed to (`rota.mcp.http`); over its own socket a scheduled run (`rota.mcp.runs`). Nothing is imported here: the
-SDK is slow to load, and most services see no agent.
-"""

@@ -1,0 +1,1 @@
+"""What memory adds to the faces: routes, pages and commands."""
