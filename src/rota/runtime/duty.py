@@ -45,6 +45,7 @@ class Duty(ABC, Generic[Report]):
         self._chance = chance
         self._woken = asyncio.Event()
         self._stopped = asyncio.Event()
+        self.is_stopping = False
 
     @abstractmethod
     async def run_once(self, now: Instant | None = None) -> Report:
@@ -60,12 +61,9 @@ class Duty(ABC, Generic[Report]):
 
     def stop(self) -> None:
         """End after the pass that is under way."""
+        self.is_stopping = True
         self._stopped.set()
         self._woken.set()
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopped.is_set()
 
     async def run(self) -> None:
         """Pass after pass, until stopped."""

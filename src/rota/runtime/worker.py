@@ -313,8 +313,8 @@ class Worker:
         return bool(handed or swept.reaped)
 
     def _on_settled(self, task: Task, transition: Transition, landed: bool) -> None:
-        if landed and transition is Transition.COMPLETE:
-            self._pump.completed(task.task_type)
+        if landed and transition is Transition.COMPLETE and task.task_type in self._pump.followed:
+            self._pump.wake()
         self._dispatcher.wake()
         self._wake_idler.set()
 
