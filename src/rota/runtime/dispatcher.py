@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from rota.call_timeout import seconds_of
-from rota.clock import Clock, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis
 from rota.core.lifecycle import SUSPECT_CRASHES
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
@@ -89,6 +89,7 @@ class Dispatcher(Duty[DispatchReport]):
         self._types = types
         self._instance = instance
         self._slots = slots
+        self.patience = 2 * slots.check_interval_ms / SECOND + seconds_of(call_timeout)
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._names: list[str] = []

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.call_timeout import seconds_of
-from rota.clock import Clock, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
 from rota.logs import get_logger
@@ -69,6 +69,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._period = min(lease_ms / 4_000, LONGEST_PERIOD)
+        self.patience = lease_ms / SECOND
         self._safe_for = safe_seconds(lease_ms)
         self._watchdog = LoopWatchdog(executor)
 
