@@ -20,7 +20,6 @@ from rota import Rota
 from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, install_agents
 from rota.agents.isolation.base import OnProgress, RunnerResult, RunRequest
 from rota.core.task import NewTask, RunRecord, RunStatus
-from rota.agents.faces.mcp.runs import serve_runs
 from rota.stores.base import RunQuery
 from rota.triggers import Once, encode_trigger
 
@@ -67,7 +66,6 @@ async def _measure(folder: Path, count: int, *, quick: bool) -> tuple[list[RunRe
         uid_base=None,
     )
     made = install_agents(app, settings)
-    serve_runs(app)  # as `rota up` and `rota worker` do
     if quick:
         _answer_at_once(made)
     async with app:

@@ -54,7 +54,6 @@ from rota import Rota
 from rota.access import Role
 from rota.agents import AGENT, AgentSettings, Caller, install_agents
 from rota.api import Service, create_api
-from rota.agents.faces.mcp.runs import serve_runs
 from rota.testing.redis_servers import redis_server
 
 __all__ = ["WALKS", "hops"]
@@ -241,7 +240,6 @@ async def _agent(tracer: Tracer) -> Walk:
     with _open_folder() as folder:
         app = Rota({"store": f"sqlite:///{folder}/rota.db", **_RESTFUL})
         agents = install_agents(app, AgentSettings(groups_dir=folder / "groups", isolation="process"))
-        serve_runs(app)
 
         async def make(due_at: datetime) -> None:
             await agents.schedule_task(

@@ -62,8 +62,7 @@ class SystemClock:
     def now(self) -> Instant:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
 
 def to_datetime(at: Instant) -> datetime:

@@ -18,17 +18,19 @@ from rota.clock import Clock, Instant
 from rota.config import Config
 from rota.core.task_type import TaskType, TriggerMode
 from rota.runtime.database_owner import DatabaseOwnership
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, DutyContext
 from rota.runtime.handler import HandlerFunction
-from rota.runtime.health import Pulse
 from rota.stores.base import Store
 
 if TYPE_CHECKING:
     # What the faces take is theirs: a part brings it, and a process without that face never imports it.
     from fastapi import APIRouter
     from prometheus_client.core import Metric
+    from starlette.types import ASGIApp
     from typer import Typer
 
+    from rota.api.service import Service
+    from rota.dashboard.part import Pages
     from rota.database import Database
 
 __all__ = ["Attention", "HasHost", "Part", "PartHost"]
@@ -98,6 +100,12 @@ class PartHost(Protocol):
         """The open database."""
         ...
 
+    @property
+    def wants_database(self) -> bool:
+        """Whether somebody wants a database here: it is the store, it is configured, or it is in use already. A part
+        that is at work everywhere leaves no file where nobody has asked for one."""
+        ...
+
     async def database_of(self, part: str, *, settle: bool = False) -> Database:
         """The database, unless the tasks of the part belong to another one."""
         ...
@@ -136,7 +144,7 @@ class Part:
     def install(self) -> None:
         """Declare its types and handlers with the host: this process has it at work."""
 
-    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+    def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         """What runs beside every worker of a process that has it at work."""
         return ()
 
@@ -146,8 +154,12 @@ class Part:
         """Routes of the HTTP API, made with `rota.api.routing.routes_for`."""
         return ()
 
-    def pages(self) -> object | None:
-        """Pages of the dashboard: a `rota.dashboard.part.Pages`."""
+    def endpoints(self, service: Service) -> Sequence[tuple[str, ASGIApp, Sequence[str]]]:
+        """Whole ASGI applications of the service, each with its path and methods. They see to the role themselves."""
+        return ()
+
+    def pages(self) -> Pages | None:
+        """Pages of the dashboard."""
         return None
 
     def commands(self, root: Typer) -> None:

@@ -26,9 +26,9 @@ from rota import Rota
 from rota.access import AuditLog
 from rota.access.audit import AuditQuery
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
 from rota.agents.faces.mcp import stdio_to_socket
-from rota.agents.faces.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets, serve_runs
+from rota.agents.faces.mcp.runs import LONGEST_LINE, MOST_CONVERSATIONS, RunSockets
+from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
 from rota.testing import until
 
 ANN = Caller.person("ann")
@@ -73,9 +73,7 @@ def is_empty(folder: Path) -> bool:
 
 
 def installed(app: Rota, settings: AgentSettings, python: str, rules: Rules = FREE) -> Agents:
-    agents = install_agents(app, replace(settings, command=(python, "-c", AGENT, "{mcpConfig}"), rules=rules))
-    serve_runs(app)
-    return agents
+    return install_agents(app, replace(settings, command=(python, "-c", AGENT, "{mcpConfig}"), rules=rules))
 
 
 async def said_by_a_run(app: Rota, agents: Agents, calls: list[Any]) -> tuple[AgentSchedule, dict[str, Any]]:
@@ -131,7 +129,6 @@ async def test_a_run_that_ends_its_own_schedule_is_the_last_and_goes_on_to_its_e
             '    said["answers"].append(',
         )
         agents = install_agents(app, replace(agents.settings, command=(python, "-c", seek, "{mcpConfig}")))
-        serve_runs(app)
         made, said = await said_by_a_run(app, agents, [("list_tasks", {})])
         (answer,) = said["answers"]
         assert answer["message"] == f"{made.id} is cancelled. The run that is under way is its last."
@@ -359,10 +356,8 @@ async def test_it_can_be_switched_off(sqlite_url: str, tmp_path: Path) -> None:
     for is_on in (True, False):
         app = Rota({"store": sqlite_url, "agents": {"mcp_socket": is_on, "groups_dir": str(tmp_path / "groups")}})
         agents = install_agents(app)
-        async with app:
-            serve_runs(app)
-            async with agents.handler.mcp_access(request_of(tmp_path)) as request:
-                assert ("ROTA_MCP_SOCKET" in request.environment.variables) is is_on
+        async with app, agents.handler.mcp_access(request_of(tmp_path)) as request:
+            assert ("ROTA_MCP_SOCKET" in request.environment.variables) is is_on
 
 
 def test_the_program_says_when_there_is_nothing_to_reach(tmp_path: Path) -> None:

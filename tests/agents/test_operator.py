@@ -11,18 +11,19 @@ import pytest
 from rota import Rota
 from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.agents import AGENT, Agents, AgentSettings, Caller, Limits
-from rota.agents.install import agents_of
 from rota.agents.isolation.base import MEBIBYTE
 from rota.agents.operator import TOOLS, AgentOperator, agent_principal, scope_of
+from rota.agents.part import agents_of
 from rota.agents.runs.janitor import Janitor
 from rota.agents.schedules.agent_task import AgentPayload
 from rota.agents.schedules.origins import Origins
 from rota.agents.service import KEPT_MS
 from rota.app.builtin import build
-from rota.clock import MINUTE
+from rota.clock import MINUTE, SystemClock
 from rota.config import load_config
 from rota.core.task import Identity, NewTask, Transition
 from rota.errors import IllegalTransition, InvalidConfig, InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
+from rota.runtime.health import Pulse
 from rota.testing import FakeClock
 from rota.triggers import Interval, encode_trigger
 
@@ -127,7 +128,7 @@ async def test_what_was_over_long_ago_is_forgotten_and_nothing_else(
         await agents.cancel_task(ANN, over.id)
         store, origins = await app.store(), Origins(await app.database())
         await store.apply(Transition.PURGE, [Identity(AGENT, over.id)])
-        janitor = Janitor(agents)
+        janitor = Janitor(agents, Pulse(SystemClock()), lambda: 0.5)
         assert await janitor.run_once() == 0, "not yet"
         clock.advance(f"{KEPT_MS // MINUTE + 1}m")
         assert await janitor.run_once() == 2

@@ -194,8 +194,8 @@ async def test_a_courier_that_died_leaves_it_to_another(scene: Scene) -> None:
     await scene.fail("u1")
     one, other = scene.duty(AT_ONCE, "one"), scene.duty(AT_ONCE, "other")
     await one.watch.run_once()
-    held = await one._ledger.left()  # pyright: ignore[reportPrivateUsage]
-    assert await one._ledger.hold(held[1][0], 30_000) is not None  # pyright: ignore[reportPrivateUsage]
+    held = await one.ledger.left()
+    assert await one.ledger.hold(held[1][0], 30_000) is not None
     await other.courier.run_once()
     assert scene.sink.told == []
     scene.clock.advance("31s")
@@ -324,12 +324,12 @@ async def test_what_somebody_else_is_telling_is_not_overtaken(scene: Scene) -> N
     await one.watch.run_once()
     await scene.store.purge([Identity("work", "u1")])
     await one.watch.run_once()
-    ledger = other._ledger  # pyright: ignore[reportPrivateUsage]
+    ledger = other.ledger
     left = ledger.left
 
     async def overtaken(limit: int = 50) -> tuple[Instant, list[Notice]]:
         found = await left(limit)
-        assert await one._ledger.hold(found[1][0], 30_000) is not None  # pyright: ignore[reportPrivateUsage]
+        assert await one.ledger.hold(found[1][0], 30_000) is not None
         return found
 
     ledger.left = overtaken  # the other's hold comes between its look and its own
@@ -365,7 +365,7 @@ async def test_when_something_began_that_fires_still_is_not_forgotten(scene: Sce
     duty = scene.duty(AT_ONCE)
     await look(scene, duty)
     scene.clock.advance("91d")
-    assert await duty._ledger.prune() == 0  # pyright: ignore[reportPrivateUsage]
+    assert await duty.ledger.prune() == 0
     assert len(await scene.alerts.firing()) == await scene.alerts.count() == 1
 
 
@@ -405,7 +405,7 @@ async def test_the_history_comes_in_pages_and_old_events_go(scene: Scene) -> Non
     with pytest.raises(InvalidInput, match="cursor"):
         await scene.alerts.history(3, "x; drop table")
     scene.clock.advance("91d")
-    assert await duty._ledger.prune() == 8  # pyright: ignore[reportPrivateUsage]
+    assert await duty.ledger.prune() == 8
 
 
 async def test_a_store_that_is_away_changes_nothing(scene: Scene) -> None:

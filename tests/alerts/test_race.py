@@ -36,11 +36,14 @@ class Instance:
     def __init__(self, url: str, clock: FakeClock, name: str, sink: Recorded) -> None:
         self.database = Database(url, clock=clock)
         self.ledger = AlertLedger(self.database, name)
-        self.courier = Courier(self.ledger, {"there": sink}, check_ms=SECOND, pulse=Pulse(clock), chance=lambda: 0.5)
+        self.courier = Courier(self.opened, {"there": sink}, check_ms=SECOND, pulse=Pulse(clock), chance=lambda: 0.5)
+
+    async def opened(self) -> AlertLedger:
+        return self.ledger
 
     async def look(self, subject: str, holds: bool) -> int:
         reading = Reading("r", subject, holds, "1", "words")
-        if not await self.ledger.take_turn(TURN):
+        if not await self.ledger.turn.take(TURN):
             return 0
         changes = await self.ledger.apply([reading], {"r": RULE}, gap_ms=5 * MINUTE)
         await self.courier.run_once()
@@ -73,7 +76,7 @@ async def race(url: str, looks: list[tuple[int, bool]], subject: str) -> None:
         assert [notice.change for notice in sink.seen if notice.subject == subject] == expected
         # Nobody's turn is left over for the next example.
         for instance in instances:
-            await instance.ledger.give_turn_back()
+            await instance.ledger.turn.give_back()
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,7 +10,6 @@ from tests.memory.stage import capture
 
 from rota import Rota
 from rota.access import Principal
-from rota.app.operator import Operator
 from rota.errors import InvalidConfig
 from rota.memory import (
     MEMORY_TYPES,
@@ -26,6 +25,7 @@ from rota.memory import (
     periodic_memory_compression_for_user,
 )
 from rota.memory.install import touched_types
+from rota.memory.operator import MemoryOperator
 from rota.testing import FakeClock
 
 SAME = ["I love hiking in the mountains.", "I really love hiking in the mountains!"]
@@ -245,9 +245,9 @@ async def test_an_operator_compresses_all_devices_of_a_user(sqlite_url: str, clo
         for device in ("phone", "laptop"):
             await capture(Contexts(await app.database()), Owner("u1", device), SAME)
         clock.advance("6m")
-        operator = Operator(app, Principal.at_the_command_line())
-        assert (await operator.compress_memory("u1", "phone")).groups == 1
-        assert (await operator.compress_memory("u1")).groups == 1
+        operator = MemoryOperator(app, Principal.at_the_command_line())
+        assert (await operator.compress("u1", "phone")).groups == 1
+        assert (await operator.compress("u1")).groups == 1
 
 
 async def test_all_who_were_forgotten_are_found(

@@ -126,7 +126,7 @@ async def test_an_operator_erases_tasks_and_memory_together(sqlite_url: str, clo
         names = [type(item).__name__ async for item in operator.export_user("u1")]
         assert names == ["Snapshot", "Kept", "Kept"]
         erased = await operator.erase_user("u1")
-        assert (erased.contexts, erased.erasure.tasks) == (2, 1)
+        assert (erased.kept, erased.erasure.tasks) == ({"contexts": 2}, 1)
         assert (await memory.figures("u1")).contexts == 0
         assert (await memory.figures("u2")).contexts == 2
         assert (await app.counts())["memory_compression"].pending == 1

@@ -15,9 +15,9 @@ from tests.api.stage import a_client
 from rota import Rota
 from rota.access import Role, Tokens
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, install_agents
+from rota.agents.faces.mcp.tool_answers import task_answer
 from rota.api import Service, create_api
 from rota.cli import main
-from rota.agents.faces.mcp.tool_answers import task_answer
 
 ANN, FAMILY = Caller.person("ann"), Caller.agent("family")
 DAILY: dict[str, Any] = {"schedule_type": "cron", "schedule_value": "0 9 * * *"}

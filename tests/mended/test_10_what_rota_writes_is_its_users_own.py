@@ -16,13 +16,13 @@ import pytest
 from rota import Rota
 from rota.access.first_token import ensure_first_token
 from rota.agents import ChannelSettings, install_agents
+from rota.agents.faces.mcp.runs import RunSockets
 from rota.agents.group_folders import prepare_folder
 from rota.agents.groups import Group
 from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
 from rota.agents.notices import Channels, Notice
 from rota.agents.settings import AgentSettings
 from rota.core.task import Activity
-from rota.agents.faces.mcp.runs import RunSockets
 from rota.private_files import prepare_sqlite
 from rota.runtime.spool_file import SpoolFile
 

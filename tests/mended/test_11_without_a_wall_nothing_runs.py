@@ -15,7 +15,9 @@ from rota.agents.isolation import IsolationName, choose_isolation
 from rota.agents.runs.janitor import Janitor
 from rota.agents.settings import ECHO
 from rota.cli import main
+from rota.clock import SystemClock
 from rota.errors import RunnerUnavailable
+from rota.runtime.health import Pulse
 from rota.testing import FakeClock
 
 ANN = Caller.person("ann")
@@ -101,7 +103,7 @@ async def test_it_is_said_at_the_start(
 ) -> None:
     app = Rota("memory://")
     agents = install_agents(app, AgentSettings(groups_dir=groups_dir))
-    await Janitor(agents).say()
+    await Janitor(agents, Pulse(SystemClock()), lambda: 0.5).say()
     assert "apt install bubblewrap" in caplog.text
 
 

@@ -142,10 +142,10 @@ async def test_the_pruner_leaves_what_is_young(still_stage: Stage, still_clock: 
 async def test_the_pump_is_needed_only_if_something_comes_after_something(still_stage: Stage) -> None:
     await still_stage.add(nothing, "first")
     store, clock = still_stage.store, still_stage.clock
-    assert not Pump(store, still_stage.types.values(), pulse=Pulse(clock), chance=half).is_needed
+    assert not Pump(store, still_stage.types.values(), pulse=Pulse(clock), chance=half).followed
     await still_stage.add(nothing, "second", after=("first",))
     pump = Pump(store, still_stage.types.values(), pulse=Pulse(clock), chance=half)
-    assert pump.is_needed
+    assert pump.followed
     assert pump.pause_after(0) == 1.0
 
 

@@ -58,7 +58,7 @@ class Instance:
     async def round(self) -> list[str]:
         """One round of claims, until what was put back is back; who runs then."""
         await self.dispatcher.run_once()
-        await until(lambda: all(one.has_handler for one in self.executor.running), "what was put back is back")
+        await until(lambda: all(one.handler is not None for one in self.executor.running), "what was put back is back")
         return self.at_work
 
     @property

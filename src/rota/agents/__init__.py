@@ -4,9 +4,9 @@ agents = install_agents(app, AgentSettings(groups_dir=Path("groups")))
 """
 
 from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Groups, Switch
-from rota.agents.part import AgentsPart, agents_of, install_agents
 from rota.agents.isolation import Limits
 from rota.agents.notices import NOTICE, Channels, Notice
+from rota.agents.part import AgentsPart, agents_of, install_agents
 from rota.agents.policy import Caller, Rules
 from rota.agents.schedules.agent_task import AGENT, AgentPayload
 from rota.agents.schedules.schedule import AgentSchedule

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from rota.core.task_type import TriggerMode
 from rota.part import HasHost, Part, PartHost
 from rota.runtime.database_owner import AGENTS
-from rota.runtime.duty import Duty
-from rota.runtime.health import Pulse
+from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+    from starlette.types import ASGIApp
     from typer import Typer
 
     from rota.agents.service import Agents
     from rota.agents.settings import AgentSettings
+    from rota.api.service import Service
     from rota.dashboard.part import Pages
     from rota.webhooks import Webhooks
 
@@ -77,15 +78,21 @@ class AgentsPart(Part):
 
             self.agents.give_mcp_access(RunSockets(self.agents, self.host.database).opened)
 
-    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+    def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         from rota.agents.runs.janitor import Janitor
 
-        return [Janitor(self.agents, pulse=pulse, chance=chance)]
+        return [Janitor(self.agents, context.pulse, context.chance)]
 
     def routes(self) -> Sequence[APIRouter]:
-        from rota.agents.faces import mcp_route, routes
+        from rota.agents.faces import routes
 
-        return [routes.router, routes.acting, routes.deciding, routes.governing, mcp_route.router]
+        return [routes.router, routes.acting, routes.deciding, routes.governing]
+
+    def endpoints(self, service: Service) -> Sequence[tuple[str, ASGIApp, Sequence[str]]]:
+        from rota.agents.faces.mcp.http import PATH, McpEndpoint, NotInstalled
+
+        endpoint = NotInstalled() if importlib.util.find_spec("mcp") is None else McpEndpoint(service)
+        return [(PATH, endpoint, ("GET", "POST", "DELETE"))]
 
     def pages(self) -> Pages:
         from rota.agents.faces.pages import PAGES

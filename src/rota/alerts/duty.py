@@ -11,9 +11,9 @@ import asyncio
 import random
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rota.alerts.delivery import Delivered, Tried
 from rota.alerts.ledger import AlertLedger, Notice
@@ -26,12 +26,13 @@ from rota.core.task_type import did_you_mean
 from rota.database import Database
 from rota.errors import InvalidConfig, InvalidInput, WebhookRefused
 from rota.logs import get_logger
-from rota.runtime.duty import Duty
+from rota.part import PartHost
+from rota.runtime.duty import Duty, DutyContext
 from rota.runtime.health import Pulse
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["AlertDuty", "Courier", "CourierReport", "WatchReport", "rules_of", "try_sink"]
+__all__ = ["AlertDuty", "Courier", "CourierReport", "WatchReport", "make_duties", "rules_of", "try_sink"]
 
 HOLD_MS: Final[Millis] = 30 * SECOND
 """For so long a notice is its courier's: longer than any sink may take."""
@@ -41,6 +42,9 @@ FAREWELL_SECONDS: Final = 3.0
 """For so long an instance that is told to stop waits for the sinks that it is telling."""
 _PRUNE_EVERY: Final = 240
 """Looks between two prunings of the history."""
+
+OpenLedger = Callable[[], Awaitable[AlertLedger | None]]
+"""Gives the alerts of the database; None where nobody wants one."""
 
 log = get_logger("rota.alerts")
 
@@ -82,7 +86,7 @@ class _Watch(Duty[WatchReport]):
     def __init__(
         self,
         store: Store,
-        ledger: AlertLedger,
+        ledger: OpenLedger,
         rules: Mapping[str, AlertRule],
         *,
         check_ms: Millis,
@@ -92,27 +96,35 @@ class _Watch(Duty[WatchReport]):
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
-        self._ledger = ledger
+        self._open = ledger
         self._rules = rules
         self._check_ms = check_ms
         self._on_change = on_change
         self._looks = 0
+        self._has_turn = False
 
     async def run_once(self, now: Instant | None = None) -> WatchReport:
-        if not await self._ledger.take_turn(3 * self._check_ms):
+        ledger = await self._open()
+        if ledger is None or not await ledger.turn.take(3 * self._check_ms):
             return WatchReport(was_ours=False)
+        self._has_turn = True
         readings = await measure(self._store, list(self._rules.values()))
         # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
-        notices = await self._ledger.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
+        notices = await ledger.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
         if notices:
             self._on_change()
         self._looks += 1
         if self._looks % _PRUNE_EVERY == 1:
-            await self._ledger.prune()
+            await ledger.prune()
         return WatchReport(was_ours=True, changes=len(notices))
 
     def pause_after(self, report: WatchReport) -> float:
         return self._check_ms / SECOND
+
+    async def close(self) -> None:
+        ledger = await self._open() if self._has_turn else None
+        if ledger is not None:
+            await ledger.turn.give_back()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ class Courier(Duty[CourierReport]):
 
     def __init__(
         self,
-        ledger: AlertLedger,
+        ledger: OpenLedger,
         sinks: Mapping[str, Sink],
         *,
         check_ms: Millis,
@@ -139,21 +151,24 @@ class Courier(Duty[CourierReport]):
         chance: Callable[[], float],
     ) -> None:
         super().__init__(pulse, chance)
-        self._ledger = ledger
+        self._open = ledger
         self.sinks = dict(sinks)
         self._check_ms = check_ms
         self._telling: set[asyncio.Task[Delivered | None]] = set()
 
     async def run_once(self, now: Instant | None = None) -> CourierReport:
         """Tell what is due, the oldest first."""
-        at, notices = await self._ledger.left()
+        ledger = await self._open()
+        if ledger is None:
+            return CourierReport()
+        at, notices = await ledger.left()
         chains: defaultdict[tuple[str, str], list[Notice]] = defaultdict(list)
         for notice in notices:
             chains[notice.rule, notice.subject].append(notice)
         # A sink that hangs costs its own deadline, and the others wait for that only if many hang.
         room = asyncio.Semaphore(AT_ONCE)
         results = await asyncio.gather(
-            *(self._work_off(chain, at, room) for chain in chains.values()), return_exceptions=True
+            *(self._work_off(ledger, chain, at, room) for chain in chains.values()), return_exceptions=True
         )
         reports: list[CourierReport] = []
         for result in results:
@@ -170,7 +185,9 @@ class Courier(Duty[CourierReport]):
         next_ms = self._check_ms if report.next_ms is None else min(report.next_ms, self._check_ms)
         return next_ms / SECOND
 
-    async def _work_off(self, chain: Sequence[Notice], at: Instant, room: asyncio.Semaphore) -> CourierReport:
+    async def _work_off(
+        self, ledger: AlertLedger, chain: Sequence[Notice], at: Instant, room: asyncio.Semaphore
+    ) -> CourierReport:
         """The notices of one rule and subject. Each sink hears them in order: the next only after the one before."""
         told = failed = 0
         waits: list[Millis] = []
@@ -180,7 +197,7 @@ class Courier(Duty[CourierReport]):
             names = [name for name in standing.left() if name not in busy]
             if names and not wait_ms:
                 async with room:
-                    after = await self._deliver(notice, names)
+                    after = await self._deliver(ledger, notice, names)
                 standing, wait_ms = (standing, HOLD_MS) if after is None else (after, after.pause_ms)
                 told += sum(standing.sinks[name].ok for name in names)
                 failed += 0 if after is None else sum(not after.sinks[name].ok for name in names)
@@ -188,22 +205,24 @@ class Courier(Duty[CourierReport]):
             waits += [wait_ms] if wait_ms and standing.left() else []
         return CourierReport(told, failed, min(waits, default=None))
 
-    async def _deliver(self, notice: Notice, names: Sequence[str]) -> Delivered | None:
+    async def _deliver(self, ledger: AlertLedger, notice: Notice, names: Sequence[str]) -> Delivered | None:
         """How it stands after these sinks were tried; None if the notice is somebody else's."""
-        taken = await self._ledger.hold(notice, HOLD_MS)
+        taken = await ledger.hold(notice, HOLD_MS)
         if taken is None:
             return None
         # What was begun is finished and noted even if this instance is told to stop meanwhile.
-        telling = asyncio.create_task(self._tell_all(names, *taken), name="rota-alert-telling")
+        telling = asyncio.create_task(self._tell_all(ledger, names, *taken), name="rota-alert-telling")
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
         return await asyncio.shield(telling)
 
-    async def _tell_all(self, names: Sequence[str], now: Instant, held: Notice) -> Delivered | None:
+    async def _tell_all(
+        self, ledger: AlertLedger, names: Sequence[str], now: Instant, held: Notice
+    ) -> Delivered | None:
         answers = await asyncio.gather(*(self._tell(name, held, now) for name in names))
-        return await self._ledger.told(held, dict(zip(names, answers, strict=True)))
+        return await ledger.told(held, dict(zip(names, answers, strict=True)))
 
-    async def finish(self) -> None:
+    async def close(self) -> None:
         """Wait for what is being told, though not for a sink that hangs: that one is told again by somebody else."""
         if not self._telling:
             return
@@ -226,8 +245,33 @@ class Courier(Duty[CourierReport]):
         return tried.succeeded(now)
 
 
+def make_duties(host: PartHost, context: DutyContext) -> list[Duty[Any]]:
+    """The watch and the courier of one worker. Where nobody wants a database there is nothing to remember alerts in,
+    and neither does anything."""
+    ledger: AlertLedger | None = None
+
+    async def open_ledger() -> AlertLedger | None:
+        nonlocal ledger
+        if ledger is None and host.wants_database:
+            ledger = AlertLedger(await host.database(), context.instance)
+        return ledger
+
+    return list(_make(context.store, open_ledger, host.config, context.pulse, context.chance))
+
+
+def _make(
+    store: Store, ledger: OpenLedger, config: Config, pulse: Pulse, chance: Callable[[], float]
+) -> tuple[_Watch, Courier]:
+    check_ms = config.alerts_check_ms
+    courier = Courier(ledger, _sinks_of(config), check_ms=check_ms, pulse=pulse, chance=chance)
+    watch = _Watch(
+        store, ledger, rules_of(config), check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance
+    )
+    return watch, courier
+
+
 class AlertDuty:
-    """Looks at the rules and tells the sinks, until stopped. Store and database are open, and stay open."""
+    """Looks at the rules and tells the sinks without a worker, until stopped. Store and database stay open."""
 
     def __init__(
         self,
@@ -241,18 +285,12 @@ class AlertDuty:
     ) -> None:
         self.rules = rules_of(config)
         self.pulse = Pulse(clock)
-        self._ledger = AlertLedger(database, instance or uuid.uuid4().hex)
-        check_ms = config.alerts_check_ms
-        self.courier = Courier(self._ledger, _sinks_of(config), check_ms=check_ms, pulse=self.pulse, chance=chance)
-        self.watch = _Watch(
-            store,
-            self._ledger,
-            self.rules,
-            check_ms=check_ms,
-            on_change=self.courier.wake,
-            pulse=self.pulse,
-            chance=chance,
-        )
+        self.ledger = AlertLedger(database, instance or uuid.uuid4().hex)
+
+        async def open_ledger() -> AlertLedger:
+            return self.ledger
+
+        self.watch, self.courier = _make(store, open_ledger, config, self.pulse, chance)
 
     async def run(self) -> None:
         """Until stopped or cancelled. Whatever fails is logged and tried again."""
@@ -274,7 +312,7 @@ class AlertDuty:
 
     async def _farewell(self) -> None:
         try:
-            await self.courier.finish()
-            await self._ledger.give_turn_back()
+            await self.courier.close()
+            await self.watch.close()
         except Exception as error:
             log.warning("turn not given back", error=str(error))

@@ -1,8 +1,8 @@
 """The alerts in the database: whose turn it is to look, where each rule stands, what is still to be told.
 
-One instance looks at a time. Its turn is a row with an end, by the database's clock; whoever finds it over takes it.
-Steps are written in the transaction that checks the turn again, so two instances can never both make the same step, and
-what was measured by an instance that slept through its turn is not used.
+One instance looks at a time: its turn is a lease. Steps are written in the transaction that checks the turn again, so
+two instances can never both make the same step, and what was measured by an instance that slept through its turn is
+not used.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rota.alerts.reading import Reading
 from rota.clock import DAY, MINUTE, Instant, Millis
 from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, AlertStep, Known, step
 from rota.database import Database
+from rota.database.leases import Lease
 from rota.database.tables.alerts import history, states
 
 __all__ = ["AlertLedger", "Notice"]
@@ -26,10 +27,6 @@ ORPHAN_MS: Final[Millis] = 10 * MINUTE
 """After so long without a look, a rule that is not configured any more is resolved."""
 MOST_OPEN: Final = 1_000
 """Notices that are looked through at a time: those of a dead sink must not hide the ones of a sink that is well."""
-
-# A rule's name is never empty, so this row is nobody's.
-_TURN: Final = ("", "")
-_LOCK: Final = "rota alerts"
 
 
 class Notice(NamedTuple):
@@ -50,34 +47,8 @@ class AlertLedger:
 
     def __init__(self, database: Database, instance: str) -> None:
         self._database = database
-        self._instance = instance
-
-    # --- whose turn it is ---
-
-    async def take_turn(self, turn_ms: Millis) -> bool:
-        """Whether this instance is the one that looks, for so long from now."""
-        return await self._database.write(lambda connection: self._take_turn(connection, turn_ms))
-
-    def _take_turn(self, connection: Connection, turn_ms: Millis) -> bool:
-        row = self._turn(connection)
-        now = self._now(connection)
-        if row is not None and row.state != self._instance and now < row.seen_at <= now + 10 * turn_ms:
-            return False
-        if row is None:
-            _insert(connection, _TURN, Known(AlertState.OK, now, now), "")
-        mine = {"state": self._instance, "since_at": now, "seen_at": now + turn_ms}
-        connection.execute(states.update().where(_is_at(_TURN)).values(**mine))
-        return True
-
-    async def give_turn_back(self) -> None:
-        """Somebody else may look at once."""
-        mine = _is_at(_TURN) & (states.c.state == self._instance)
-        await self._database.write(lambda connection: connection.execute(states.update().where(mine).values(seen_at=0)))
-
-    def _turn(self, connection: Connection) -> Row[Any] | None:
-        # Nobody else takes a turn or makes a step until this transaction ends, not even the very first one.
-        self._database.backend.dialect.lock_names(connection, [_LOCK])
-        return connection.execute(select(states).where(_is_at(_TURN))).one_or_none()
+        self.turn = Lease(database, "alerts", instance)
+        """Whose turn it is to look."""
 
     def _now(self, connection: Connection) -> Instant:
         return self._database.backend.dialect.now(connection)
@@ -91,10 +62,10 @@ class AlertLedger:
     def _apply(
         self, connection: Connection, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
     ) -> list[Notice]:
-        turn = self._turn(connection)
-        now = self._now(connection)
-        if turn is None or turn.state != self._instance or turn.seen_at < now:
+        if not self.turn.is_mine(connection):
             return []
+        now = self._now(connection)
+        # A version before this one keeps its turn in a row without a rule.
         rows = connection.execute(select(states).where(states.c.rule != "")).all()
         known = {(str(row.rule), str(row.subject)): row for row in rows}
         seen = [*readings, *_gone(known, readings, rules, now)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rota.part import Attention, Part
-from rota.runtime.duty import Duty
-from rota.runtime.health import Pulse
+from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -25,10 +24,10 @@ class AlertsPart(Part):
     name = "alerts"
     is_always_at_work = True
 
-    def duties(self, pulse: Pulse, chance: Callable[[], float]) -> Sequence[Duty[Any]]:
+    def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         from rota.alerts.duty import make_duties
 
-        return make_duties(self.host, pulse, chance) if self.host.config.alerts_enabled else []
+        return make_duties(self.host, context) if self.host.config.alerts_enabled else []
 
     def routes(self) -> Sequence[APIRouter]:
         from rota.alerts.faces.routes import router

@@ -48,12 +48,15 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
     api.state.gate = Gate(service)
     api.add_middleware(Guard, service=service)
     _answer_errors(api)
-    api.state.routers = list(ROUTERS)
-    for router in ROUTERS:
+    parts = service.app.host.parts.values()
+    api.state.routers = [*ROUTERS, *(router for part in parts for router in part.routes())]
+    for router in api.state.routers:
         _check_roles(router.routes)
         api.include_router(router)
     describe(api, service.base_path)
-    _add_mcp(api, service)
+    for part in parts:
+        for path, endpoint, methods in part.endpoints(service):
+            api.router.routes.append(Route(path, endpoint, methods=list(methods)))
     if dashboard:
         _add_dashboard(api, service)
     return api
@@ -77,21 +80,6 @@ def _add_dashboard(api: FastAPI, service: Service) -> None:
     _check_roles(site.routes)
     api.state.routers.append(site)
     api.include_router(site, include_in_schema=False)
-
-
-def _add_mcp(api: FastAPI, service: Service) -> None:
-    """The agents' door. It takes tokens of agents only, and looks at them itself."""
-    mcp = importlib.import_module("rota.agents.faces.mcp.http")
-    endpoint = _no_mcp if importlib.util.find_spec("mcp") is None else mcp.McpEndpoint(service)
-    api.router.routes.append(Route(mcp.PATH, endpoint, methods=["GET", "POST", "DELETE"]))
-
-
-async def _no_mcp(_: Request) -> Response:
-    """A plain 404 would send people looking for the right address."""
-    detail = (
-        "The MCP server needs the extra 'mcp'. Where this service runs: pip install 'rota[mcp]', then start it again."
-    )
-    raise Refused(HTTPStatus.NOT_IMPLEMENTED, "not_installed", detail)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from rota.access import Tokens
-from rota.agents.install import guard_schedules
-from rota.alerts import Alerts
 from rota.api.live import Feed, Picture
 from rota.app.rota import Rota
 from rota.clock import Clock, SystemClock
@@ -59,7 +57,6 @@ class Service:
         clock: Clock | None = None,
     ) -> None:
         self.app = app
-        guard_schedules(app)
         self.metrics = metrics
         self.base_path = _base_path(base_path)
         self.is_public = is_public
@@ -91,11 +88,10 @@ class Service:
 
     async def look(self) -> Picture:
         """What the live feed shows, as it is now."""
-        counts, instances, alerts = await asyncio.gather(self.app.counts(), self.app.instances(), self._firing())
+        counts, instances, alerts = await asyncio.gather(
+            self.app.counts(), self.app.instances(), self.app.host.attention_count()
+        )
         return Picture(counts=counts, alerts=alerts, instances=len(instances))
-
-    async def _firing(self) -> int:
-        return await Alerts(await self.app.database()).count()
 
 
 def _base_path(given: str) -> str:

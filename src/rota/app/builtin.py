@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
-from rota.agents import install_agents
+from rota.agents.part import AgentsPart
 from rota.app.rota import Rota
 from rota.config import Config
+from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput
-from rota.memory import install_memory
+from rota.memory.part import MemoryPart
+from rota.part import Part
 from rota.runtime.run import Run
 
-__all__ = ["INSTALLED", "MAX_SLEEP_SECONDS", "build", "install_echo"]
+__all__ = ["MAX_SLEEP_SECONDS", "EchoPart", "build"]
 
 MAX_SLEEP_SECONDS: Final = 60.0
 """An echo may sleep so long; its timeout lies well above."""
@@ -25,41 +27,40 @@ def build(config: Config, *, serves: bool = True) -> Rota:
 
     One that serves none of them tells the store of none: nobody there may have asked for them.
     """
-    app = Rota(config)
+    app = Rota(config, parts=[EchoPart(), MemoryPart(), AgentsPart()])
     app.host.types.declares = serves
-    for install in INSTALLED:
-        install(app)
     return app
 
 
-def install_echo(app: Rota) -> None:
+class EchoPart(Part):
     """`echo` answers with its payload: a real type, to try schedules, retries, limits and dead letters with."""
 
-    @app.task(
-        name="echo",
-        description="Answers with its payload. {'sleep': 3} takes three seconds over it, {'fail': true} fails.",
-        timeout="2m",
-        max_retries=2,
-        retry={"base": "2s", "factor": 2.0, "max": "10s"},
-    )
-    async def echo(payload: object, run: Run) -> dict[str, object]:
-        seconds, fails = _wishes(payload)
-        await _sleep(seconds, run)
-        if fails:
-            raise RuntimeError(f"It was told to fail, by its payload. This was attempt {run.attempt}.")
-        return {"echo": payload}
+    name = "echo"
+
+    def install(self) -> None:
+        settings = {
+            "description": "Answers with its payload. {'sleep': 3} takes three seconds over it, {'fail': true} fails.",
+            "timeout": "2m",
+            "max_retries": 2,
+            "retry": {"base": "2s", "factor": 2.0, "max": "10s"},
+        }
+        self.host.declare("echo", echo, TriggerMode.ONCE, settings, decorator="rota up")
 
 
-INSTALLED: Final[tuple[Callable[[Rota], object], ...]] = (install_echo, install_memory, install_agents)
-"""What brings the built-in types, in this order."""
+async def echo(payload: object, run: Run) -> dict[str, object]:
+    seconds, fails = _asked_for(payload)
+    await _sleep(seconds, run)
+    if fails:
+        raise RuntimeError(f"It was told to fail, by its payload. This was attempt {run.attempt}.")
+    return {"echo": payload}
 
 
-def _wishes(payload: object) -> tuple[float, bool]:
+def _asked_for(payload: object) -> tuple[float, bool]:
     """How long to sleep, and whether to fail."""
     if not isinstance(payload, Mapping):
         return 0.0, False
-    wishes = cast("Mapping[str, object]", payload)
-    seconds, fails = wishes.get("sleep", 0), wishes.get("fail", False)
+    asked = cast("Mapping[str, object]", payload)
+    seconds, fails = asked.get("sleep", 0), asked.get("fail", False)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_SLEEP_SECONDS:
         raise InvalidInput(
             f"The payload says sleep: {seconds!r}. Use a number of seconds from 0 to {MAX_SLEEP_SECONDS:.0f}."

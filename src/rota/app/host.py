@@ -33,12 +33,11 @@ from rota.errors import InvalidInput, RotaError, StoreUnavailable, UnknownTaskTy
 from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import UserKeyBuilder
 from rota.logs import get_logger
-from rota.part import Part
+from rota.part import Attention, Part
 from rota.runtime import Health, Worker, WorkerSettings
 from rota.runtime.database_owner import DatabaseOwnership
-from rota.runtime.duty import Duty
+from rota.runtime.duty import Duty, DutyContext
 from rota.runtime.handler import HandlerFunction
-from rota.runtime.health import Pulse
 from rota.runtime.observer import Observer, Producer
 from rota.runtime.spool import Spool, spool_at
 from rota.runtime.stats import InstanceStats
@@ -118,7 +117,7 @@ class Host:
         """Every part by its name, whether it is at work here or in another process."""
         self._at_work: dict[str, Part] = {}
         for part in built_in_parts():
-            self._attach(part)
+            self.attach(part)
         for part in parts:
             self.add(part)
         forget_in_children(self)
@@ -126,8 +125,8 @@ class Host:
     # --- parts ---
 
     def add(self, part: P) -> P:
-        """Bring a part in, and have it at work in this process. It takes the place of one with its name."""
-        self._attach(part)
+        """Bring a part in, and have it at work in this process."""
+        self.attach(part)
         part.install()
         self._at_work[part.name] = part
         return part
@@ -139,14 +138,24 @@ class Host:
             raise RotaError(f"This app has no part {kind.name!r}. Give it one: Rota(..., parts=[{kind.__name__}()]).")
         return found
 
-    def _attach(self, part: Part) -> None:
+    async def attention(self) -> list[Attention]:
+        """What a person should look at now, as the parts say."""
+        found = await asyncio.gather(*(part.attention() for part in self.parts.values()))
+        return [one for several in found for one in several]
+
+    async def attention_count(self) -> int:
+        """How much that is."""
+        return sum(await asyncio.gather(*(part.attention_count() for part in self.parts.values())))
+
+    def attach(self, part: Part) -> None:
+        """Know a part, which may be at work in another process. It takes the place of one with its name."""
         part.attach(self)
         self.parts[part.name] = part
 
-    def _duties(self, pulse: Pulse, chance: Callable[[], float]) -> list[Duty[Any]]:
+    def duties(self, context: DutyContext) -> list[Duty[Any]]:
         """What runs beside a worker of this process."""
         at_work = [part for part in self.parts.values() if part.is_always_at_work or part.name in self._at_work]
-        return [duty for part in at_work for duty in part.duties(pulse, chance)]
+        return [duty for part in at_work for duty in part.duties(context)]
 
     def check_schedule_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None:
         """Ask `check` before a schedule of this type is made or changed as any other is (`Schedules.check_first`)."""
@@ -303,6 +312,7 @@ class Host:
             clock=self.clock,
             stats=self.stats,
             observers=self.observers,
+            duties=self.duties,
             blocked_types=None if self.own_database.is_the_store else self.database_owner.blocked_types,
         )
 
@@ -470,6 +480,11 @@ class Host:
     async def database(self) -> Database:
         """The open database, for what has no place in the store."""
         return await self.own_database.open()
+
+    @property
+    def wants_database(self) -> bool:
+        """Whether somebody wants a database here: it is the store, it is configured, or it is in use already."""
+        return self.own_database.is_chosen
 
     async def database_of(self, part: str, *, settle: bool = False) -> Database:
         """The database for what is of a part (`OwnDatabase.of_part`)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,10 +22,6 @@ from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, InvalidInput
 from rota.runtime.database_owner import PARTS, DatabaseIdentity
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
-
-if TYPE_CHECKING:
-    from rota.memory.compression import Compressed
-    from rota.memory.person import Kept
 
 __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Operator"]
 
@@ -53,10 +49,10 @@ class Done(NamedTuple):
 
 
 class Erased(NamedTuple):
-    """What became of a user's data: how far the store is, and how many contexts of their memory are gone."""
+    """What became of a user's data: how far the store is, and how much of what the parts kept is gone, by its name."""
 
     erasure: Erasure
-    contexts: int
+    kept: Mapping[str, int]
 
 
 class Operator(Actor):
@@ -205,9 +201,6 @@ class Operator(Actor):
 
     async def erase_user(self, user_id: str) -> Erased:
         """Remove all that is known of a user. What still runs is told to stop and removed when it has ended."""
-        # Here, because it brings numpy along, and few who act need that.
-        from rota.memory.person import erase_user as erase_memory
-
         self.need(Role.ADMIN, "erase a user")
         store = await self._store()
         async with self.recording("user.erase", user_id) as note:
@@ -215,19 +208,14 @@ class Operator(Actor):
             while erasure.has_more(before):
                 before, erasure = erasure, await store.erase_user(user_id)
             # After the store: whatever upkeep still runs was told to stop, and writes nothing for who is gone.
-            contexts = await erase_memory(await self._app.database(), user_id)
-            note.after = {
-                "tasks": erasure.tasks,
-                "runs": erasure.runs,
-                "running": erasure.running,
-                "contexts": contexts,
-            }
-        return Erased(erasure, contexts)
+            kept: dict[str, int] = {}
+            for part in self._app.host.parts.values():
+                kept.update(await part.erase_user(user_id))
+            note.after = {"tasks": erasure.tasks, "runs": erasure.runs, "running": erasure.running, **kept}
+        return Erased(erasure, kept)
 
-    async def export_user(self, user_id: str) -> AsyncGenerator[Snapshot | RunRecord | Kept]:
-        """All that is known of a user, page by page: tasks and runs, then their memory."""
-        from rota.memory.person import export_user as export_memory
-
+    async def export_user(self, user_id: str) -> AsyncGenerator[Snapshot | RunRecord | Mapping[str, object]]:
+        """All that is known of a user, page by page: tasks and runs, then what the parts keep."""
         self.need(Role.ADMIN, "export a user")
         store = await self._store()
         async with self.recording("user.export", user_id):
@@ -239,20 +227,9 @@ class Operator(Actor):
                 cursor = page.cursor
                 if cursor is None:
                     break
-            async for kept in export_memory(await self._app.database(), user_id):
-                yield kept
-
-    async def compress_memory(
-        self, user_id: str, device_id: str | None = None, agent_id: str | None = None
-    ) -> Compressed:
-        """Compress what has settled of a user's memory, here and now; of all their devices and agents, or of one."""
-        from rota.memory import Scope, memory_of
-
-        self.need(Role.OPERATOR, "compress a memory")
-        async with self.recording("memory.compress", user_id) as note:
-            done = await memory_of(self._app).compress(Scope(user_id, device_id, agent_id))
-            note.after = done.to_dict()
-        return done
+            for part in self._app.host.parts.values():
+                async for kept in part.export_user(user_id):
+                    yield kept
 
     # --- tokens ---
 

@@ -12,4 +12,4 @@ __all__ = ["built_in_parts"]
 
 def built_in_parts() -> list[Part]:
     """One of each, for one host."""
-    return [MemoryPart(), AgentsPart(), AlertsPart()]
+    return [AgentsPart(), MemoryPart(), AlertsPart()]

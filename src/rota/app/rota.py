@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +46,7 @@ from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode, did_you_mea
 from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
+from rota.part import Part
 from rota.runtime import Health, declare
 from rota.runtime.signals import Duration
 from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Store, TypeRecord
@@ -166,7 +167,7 @@ class Rota(SeedsInterface):
 
     `source` is a store's URL, the path of a YAML file, a mapping of the same shape, or a `Config`; without one the
     environment and `rota.yaml` count. `flags` are single settings that win over all others (`max_concurrent=50`).
-    `store` is another URL, or a `Store` that the program has made itself.
+    `store` is another URL, or a `Store` that the program has made itself. `parts` plug more into it (`rota.part`).
     """
 
     def __init__(
@@ -175,10 +176,12 @@ class Rota(SeedsInterface):
         *,
         clock: Clock | None = None,
         store: Store | str | None = None,
+        parts: Iterable[Part] = (),
         **flags: object,
     ) -> None:
         config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags)
-        self._serve(Host(store if isinstance(store, Store) else config.store_url, config, clock=clock))
+        engine = store if isinstance(store, Store) else config.store_url
+        self._serve(Host(engine, config, clock=clock, parts=parts))
 
     def _serve(self, host: Host) -> None:
         self.host = host

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import aclosing
-from typing import IO, TYPE_CHECKING, Annotated, Final
+from typing import IO, Annotated, Final
 
 import msgspec
 import typer
@@ -18,9 +19,6 @@ from rota.clock import isoformat
 from rota.core.task import RunRecord
 from rota.errors import InvalidInput
 from rota.stores.base import DEFAULT_PAGE, Erasure, RunQuery, Snapshot, TaskQuery
-
-if TYPE_CHECKING:
-    from rota.memory.person import Kept
 
 __all__ = ["erase", "export", "show"]
 
@@ -85,15 +83,15 @@ async def erase(cli: Cli, user_id: UserArgument, yes: YesOption = False) -> None
         return
     async with cli.desk() as desk:
         erased = await desk.operator.erase_user(user_id)
-    shape = {**_shape(erased.erasure), "contexts": erased.contexts}
-    cli.output.one(shape, _words(erased.erasure, erased.contexts))
+    shape = {**_shape(erased.erasure), **erased.kept}
+    cli.output.one(shape, _words(*erased))
 
 
-def _known(item: Snapshot | RunRecord | Kept) -> dict[str, object]:
+def _known(item: Snapshot | RunRecord | Mapping[str, object]) -> dict[str, object]:
     if isinstance(item, RunRecord):
         return {"kind": "run", **RunInfo.of(item).to_dict()}
     if not isinstance(item, Snapshot):
-        return item.to_dict()
+        return dict(item)
     task = None if item.task is None else TaskDetails.of(item.task).to_dict()
     identity = {"task_type": item.identity.task_type, "key": item.identity.key}
     return {"kind": "task", **identity, "task": task, "past": msgspec.to_builtins(item.past)}
@@ -104,11 +102,9 @@ def _shape(erasure: Erasure) -> dict[str, object]:
     return {"erased": erasure.done_at is not None, **msgspec.structs.asdict(erasure), **times}
 
 
-def _words(erasure: Erasure, contexts: int) -> str:
-    removed = (
-        f"{erasure.tasks} tasks, {erasure.runs} runs and {contexts} contexts of the memory of {erasure.user_id!r}"
-        " were removed."
-    )
+def _words(erasure: Erasure, kept: Mapping[str, int]) -> str:
+    gone = [f"{erasure.tasks} tasks", f"{erasure.runs} runs", *(f"{count} {name}" for name, count in kept.items())]
+    removed = f"{', '.join(gone[:-1])} and {gone[-1]} of {erasure.user_id!r} were removed."
     if erasure.done_at is not None:
         return removed
     return f"{removed} {erasure.running} still run; they were told to stop, and a worker removes them when they have."

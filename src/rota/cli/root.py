@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
+from rota.app.parts import built_in_parts
 from rota.cli import (
-    agents,
-    alerts,
     database,
     dead_letters,
     demo,
     doctor,
     insights,
-    mcp,
-    memory,
     migrate,
     people,
     runs,
@@ -129,13 +126,6 @@ command(user, "show")(people.show)
 command(user, "export")(people.export)
 command(user, "erase")(people.erase)
 
-memory_ = group("memory", "What users said, saw or read: capture, list, search, compress, count.", root)
-command(memory_, "push")(memory.push)
-command(memory_, "ls")(memory.ls)
-command(memory_, "search")(memory.search)
-command(memory_, "compress")(memory.compress)
-command(memory_, "stats")(memory.stats)
-
 database_ = group("database", "The database beside the store: whose it is, and that it is this one now.", root)
 command(database_, "show")(database.show)
 command(database_, "adopt")(database.adopt)
@@ -148,34 +138,6 @@ command(token, "revoke")(tokens.revoke)
 audit = group("audit", "The audit log: who did what.", root)
 command(audit, "ls")(tokens.audit_ls)
 
-alert = group("alert", "Alerts: what fires now, what has fired, whether a sink can be reached.", root)
-command(alert, "ls")(alerts.ls)
-command(alert, "history")(alerts.history)
-command(alert, "test")(alerts.try_out)
-
-agent = group("agent", "Scheduled agents: make, list, look, run, stop, approve; groups and kill switches.", root)
-command(agent, "ls")(agents.ls)
-command(agent, "show")(agents.show)
-command(agent, "add")(agents.add)
-command(agent, "update")(agents.update)
-command(agent, "run")(agents.run)
-command(agent, "pause")(agents.pause)
-command(agent, "resume")(agents.resume)
-command(agent, "cancel")(agents.cancel)
-command(agent, "running")(agents.running)
-command(agent, "stop")(agents.stop)
-command(agent, "waiting")(agents.waiting)
-command(agent, "approve")(agents.approve)
-command(agent, "reject")(agents.reject)
-command(agent, "kill")(agents.kill)
-command(agent, "revive")(agents.revive)
-command(agent, "log")(agents.log)
-command(agent, "token")(agents.token)
-agent_group = group("group", "Groups of agents: each has a folder, a zone and an owner.", agent)
-command(agent_group, "ls")(agents.ls_groups)
-command(agent_group, "add")(agents.add_group)
-command(agent_group, "rm")(agents.remove_group)
-
 config = group("config", "The configuration.", root)
 command(config, "show")(settings.show)
 
@@ -183,5 +145,7 @@ command(root, "top")(top.top)
 command(root, "doctor")(doctor.doctor)
 command(root, "openapi")(schema.openapi)
 command(root, "migrate")(migrate.migrate)
-command(root, "mcp")(mcp.mcp)
 command(root, "demo")(demo.demo)
+
+for part in built_in_parts():
+    part.commands(root)

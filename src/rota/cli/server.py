@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import signal
 import socket
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import uvicorn
 
 from rota.api.application import create_api
 from rota.api.service import Service
-from rota.cli.duties import Duty, beside
+from rota.app.duties import duties_alone
+from rota.app.signals import signals_go_to
 from rota.errors import InvalidConfig
 
 __all__ = ["STOP_SECONDS", "Listener", "serve"]
@@ -23,7 +23,6 @@ STOP_SECONDS: Final = 30.0
 """How long running work may finish after the first signal."""
 _HTTP_SECONDS: Final = 5
 """How long a request that is being answered may take to end."""
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 _EVERYWHERE: Final[Mapping[str, str]] = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up
@@ -100,15 +99,14 @@ async def serve(
     service: Service,
     listener: Listener,
     *,
-    duties: Sequence[Duty] = (),
     with_worker: bool = True,
     on_up: Callable[[], None],
     on_stop: Callable[[], None],
 ) -> None:
     """Answer requests and work until a signal comes. The first one lets what runs end, the second one ends it.
 
-    `service` is entered; `duties` run beside it until the end. What is not finished then is released, and runs
-    elsewhere.
+    `service` is entered. Without a worker the duties of the parts run by themselves. What is not finished at the end
+    is released, and runs elsewhere.
     """
     server = _server(service)
     answering = asyncio.create_task(server.serve(sockets=[listener.socket]), name="rota-http")
@@ -122,11 +120,11 @@ async def serve(
         patience = 0.0 if stopping else STOP_SECONDS
         stopping.append(asyncio.create_task(_stop(service, server, patience), name="rota-stop"))
 
-    with _signals_go_to(on_signal):
+    with signals_go_to(on_signal):
         try:
             if with_worker:
                 await service.app.start()
-            async with beside(duties):
+            async with nullcontext() if with_worker else duties_alone(service.app.host):
                 await _up(server, answering)
                 on_up()
                 await asyncio.wait([answering])
@@ -166,17 +164,3 @@ async def _stop(service: Service, server: _Server, patience: float) -> None:
     # Whoever listens to the feed would keep the server waiting.
     await service.feed.close()
     await service.app.stop(patience)
-
-
-@contextmanager
-def _signals_go_to(handler: Callable[[], None]) -> Generator[None]:
-    loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # not every platform's loop can hand signals on
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        with suppress(NotImplementedError):
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import typer
 
 from rota.cli.collection import begin_collection, no_collection
-from rota.cli.duties import duties_of
 from rota.cli.invocation import Cli, program_name, sqlite_file
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
 from rota.cli.workers import check_may_work, tell_of_database
@@ -81,12 +80,10 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
     from rota.access.first_token import check_bind, ensure_first_token, has_tokens, is_loopback
     from rota.api.service import Service
     from rota.cli.server import serve
-    from rota.agents.faces.mcp.runs import serve_runs
     from rota.telemetry.metrics import Metrics
     from rota.telemetry.tracing import trace_if_configured
 
     trace_if_configured(app)
-    serve_runs(app)
     config, is_public = app.config, not is_loopback(listener.host)
     service = Service(
         app,
@@ -104,7 +101,6 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
         await serve(
             service,
             listener,
-            duties=await duties_of(app),
             with_worker=with_worker,
             on_up=lambda: _is_up(cli, service, listener, secret, is_built_in=is_built_in),
             on_stop=lambda: cli.output.note("Stopping: what runs may finish. Ctrl-C again ends it at once."),

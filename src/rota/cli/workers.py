@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.duties import beside, duties_of
 from rota.cli.invocation import Cli
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
 from rota.config import Config
@@ -23,11 +22,11 @@ async def worker(
     cli: Cli,
     app: AppOption = None,
     concurrency: ConcurrencyOption = None,
-    alerts: Annotated[bool, typer.Option("--alerts", help="Look at the alert rules too, as `rota up` does.")] = False,
+    alerts: Annotated[bool, typer.Option("--alerts", hidden=True, help="Every worker looks at them by now.")] = False,
 ) -> None:
     """Run the tasks of an app until Ctrl-C; what is not finished then is released and runs elsewhere."""
+    _ = alerts
     from rota.cli.logs import log_to_stderr
-    from rota.agents.faces.mcp.runs import serve_runs
     from rota.telemetry.tracing import trace_if_configured
 
     if app is None:
@@ -38,15 +37,13 @@ async def worker(
     rota = load_app(cli.options, app, concurrency)
     check_may_work(rota.config)
     trace_if_configured(rota)
-    serve_runs(rota)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(rota.config)
     at_once = f"{rota.config.max_concurrent} tasks at once"
     cli.output.note(f"Serving {masked(rota.config.store_url)}, {at_once}. Ctrl-C stops it.")
     async with rota:
         await tell_of_database(cli, rota)
-        async with beside(await duties_of(rota) if alerts else ()):
-            await rota.run()
+        await rota.run()
     cli.output.note("Stopped. Nothing was left running.")
 
 

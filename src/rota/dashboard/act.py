@@ -14,7 +14,7 @@ from rota.clock import parse_duration
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.forms import Form, read_identity
-from rota.dashboard.pages import agents, dead_letters, system
+from rota.dashboard.pages import dead_letters, schedules, system
 from rota.dashboard.preferences import COOKIES
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput
@@ -141,8 +141,9 @@ async def _schedule(view: View, form: Form) -> Response:
 async def _upsert(view: View, form: Form) -> Response:
     given = form.get("task")
     task_type, schedule_id = (form.need("type"), form.need("id")) if given is None else read_identity(given)
-    if await agents.is_kept(view, task_type, schedule_id):
-        return await agents.change(view, schedule_id, form)
+    kept = await schedules.kept_by_a_part(view, task_type, schedule_id)
+    if kept is not None:
+        return await kept[0].change(view, schedule_id, form)
     settings = _settings(form)
     if form.get("payload_hidden") is not None:
         # Whoever does not see it does not change it.
@@ -234,12 +235,13 @@ async def _erase(view: View, form: Form) -> Response:
     user_id = form.exact("user")
     if form.exact("confirmation") != user_id:
         raise InvalidInput("Nothing was erased: the user's id was not typed as it is. Go back and type it again.")
-    erasure, contexts = await view.operator.erase_user(user_id)
+    erasure, kept = await view.operator.erase_user(user_id)
     still = (
         f" {words.count(erasure.running, 'task')} still run and are removed when they end." if erasure.running else ""
     )
-    tasks, runs = words.count(erasure.tasks, "task"), words.count(erasure.runs, "run")
-    gone = f"{tasks}, {runs} and {words.count(contexts, 'context')}"
+    counted = {"tasks": erasure.tasks, "runs": erasure.runs, **kept}
+    *most, last = (words.count(count, name.removesuffix("s")) for name, count in counted.items())
+    gone = f"{', '.join(most)} and {last}"
     return view.back(f"Of {user_id}, {gone} are erased.{still}", view.url("/users", user=user_id))
 
 
@@ -283,8 +285,6 @@ ACTS: Final = (
     ("/act/schedule/set", _upsert, Role.OPERATOR),
     ("/act/type", _type, Role.OPERATOR),
     ("/act/type/limits", _limits, Role.OPERATOR),
-    ("/act/agent", agents.carry_out, Role.OPERATOR),
-    ("/act/agent/switch", agents.throw, Role.OPERATOR),
     ("/act/user/erase", _erase, Role.ADMIN),
     ("/act/token/add", _add_token, Role.ADMIN),
     ("/act/token/revoke", _revoke_token, Role.ADMIN),

@@ -1,19 +1,20 @@
 """The pages of the dashboard, as one table: the menu, the keys and the help page are made from it.
 
-A part of Rota that brings a page of its own adds a row here.
+Parts bring rows of their own (`Pages.menu`), which follow those of their group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rota.access import Role
 
-__all__ = ["PAGES", "Entry"]
+__all__ = ["PAGES", "Entry", "menu_with"]
 
 
 class Entry(NamedTuple):
-    """One page of the menu. `letter` is pressed after g."""
+    """One page of the menu. `letter` is pressed after g; `after` names the entry that it follows, if it matters."""
 
     name: str
     path: str
@@ -21,6 +22,7 @@ class Entry(NamedTuple):
     letter: str
     role: Role
     group: str
+    after: str | None = None
 
 
 PAGES: Final[tuple[Entry, ...]] = (
@@ -29,12 +31,19 @@ PAGES: Final[tuple[Entry, ...]] = (
     Entry("schedules", "/schedules", "Schedules", "s", Role.VIEWER, "Work"),
     Entry("runs", "/runs", "Runs", "r", Role.VIEWER, "Work"),
     Entry("dead_letters", "/dead-letters", "Dead letters", "d", Role.VIEWER, "Work"),
-    Entry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),
-    Entry("memory", "/memory", "Memory", "m", Role.VIEWER, "Work"),
     Entry("instances", "/instances", "Instances", "i", Role.VIEWER, "System"),
-    Entry("alerts", "/alerts", "Alerts", "a", Role.VIEWER, "System"),
     Entry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),
     Entry("users", "/users", "Users", "u", Role.ADMIN, "System"),
     Entry("tokens", "/tokens", "Tokens", "k", Role.ADMIN, "System"),
     Entry("help", "/help", "Help", "h", Role.VIEWER, "System"),
 )
+
+
+def menu_with(added: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The pages with those that parts add: each behind the entry that it names, else at the end of its group."""
+    menu = list(PAGES)
+    for entry in added:
+        ahead = [place for place, known in enumerate(menu) if entry.after in (None, known.name)]
+        same_group = [place for place in ahead if menu[place].group == entry.group] or ahead
+        menu.insert(same_group[-1] + 1 if same_group else len(menu), entry)
+    return tuple(menu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,18 +11,15 @@ from fastapi.responses import Response
 
 from rota.access import Role
 from rota.api.auth import Need, principal_of
-from rota.api.paths import KeyInPath, UserInPath
+from rota.api.paths import UserInPath
 from rota.api.problems import Problem
 from rota.api.routes.users import exported
 from rota.api.routing import GuardedRoute, needing
 from rota.api.service import Service
 from rota.dashboard.act import ACTS
-from rota.dashboard.forms import Form, form_of
+from rota.dashboard.forms import form_of
 from rota.dashboard.pages import (
-    agents,
-    alerts,
     dead_letters,
-    memory,
     overview,
     runs,
     schedules,
@@ -30,26 +28,25 @@ from rota.dashboard.pages import (
     tasks,
     types,
 )
+from rota.dashboard.part import Act, Show
 from rota.dashboard.sign_in import add_sign_in
 from rota.dashboard.view import Page, Site, View
 from rota.errors import RotaError
 
 __all__ = ["create_site"]
 
-Show = Callable[[View], Awaitable[Page]]
-Act = Callable[[View, Form], Awaitable[Response]]
-
 PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
     ("/", overview.show, Role.VIEWER),
     ("/tasks", tasks.show, Role.VIEWER),
+    ("/tasks/{task_type}/{key}", task.show, Role.VIEWER),
     ("/schedules", schedules.show, Role.VIEWER),
     ("/schedules/new", schedules.new, Role.OPERATOR),
+    ("/schedules/{task_type}/{schedule_id}", schedules.one, Role.VIEWER),
     ("/runs", runs.show, Role.VIEWER),
+    ("/runs/{run_id}", runs.one, Role.VIEWER),
+    ("/types/{task_type}", types.show, Role.VIEWER),
     ("/dead-letters", dead_letters.show, Role.VIEWER),
-    ("/agents", agents.show, Role.VIEWER),
-    ("/memory", memory.show, Role.VIEWER),
     ("/instances", system.instances, Role.VIEWER),
-    ("/alerts", alerts.show, Role.VIEWER),
     ("/audit", system.audit, Role.OPERATOR),
     ("/users", system.users, Role.ADMIN),
     ("/tokens", system.tokens, Role.ADMIN),
@@ -59,13 +56,18 @@ PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
 
 def create_site(service: Service) -> APIRouter:
     """The dashboard of one service."""
-    site = Site(service)
+    added = [pages for part in service.app.host.parts.values() if (pages := part.pages()) is not None]
+    site = Site(
+        service,
+        [entry for pages in added for entry in pages.menu],
+        [pages.templates for pages in added if pages.templates is not None],
+    )
+    site.kept_schedules = [pages.schedules for pages in added if pages.schedules is not None]
     router = APIRouter(route_class=GuardedRoute, include_in_schema=False)
-    for path, show, role in PAGES:
+    for path, show, role in (*PAGES, *(page for pages in added for page in pages.shown)):
         _add_page(router, site, path, show, role)
-    for path, act, role in ACTS:
+    for path, act, role in (*ACTS, *(act for pages in added for act in pages.acts)):
         _add_act(router, site, path, act, role)
-    _add_named_pages(router, site)
     _add_export(router, site)
     add_sign_in(router, site)
     _add_files(router, site)
@@ -78,10 +80,15 @@ async def _view(site: Site, request: Request) -> View:
 
 
 def _add_page(router: APIRouter, site: Site, path: str, show: Show, role: Role) -> None:
-    async def page(request: Request) -> Response:
+    async def page(request: Request, **named: object) -> Response:
         view = await _view(site, request)
-        return site.render(view, await show(view))
+        return site.render(view, await show(view, **named))
 
+    # What the path names is read as the page declares it, after the view.
+    _, *named = inspect.signature(show, eval_str=True).parameters.values()
+    first = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    parameters = [first, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in named)]
+    page.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess] - the documented way
     _add(router, path, page, role)
 
 
@@ -96,36 +103,6 @@ def _add(
     router: APIRouter, path: str, answer: Callable[..., Awaitable[Response]], role: Role, *, method: str = "GET"
 ) -> None:
     router.add_api_route(path, answer, methods=[method], route_class_override=needing(Need(role), GuardedRoute))
-
-
-def _add_named_pages(router: APIRouter, site: Site) -> None:
-    """The pages about one thing, which the path names."""
-
-    async def of_task(request: Request, task_type: str, key: KeyInPath) -> Response:
-        view = await _view(site, request)
-        return site.render(view, await task.show(view, task_type, key))
-
-    async def of_schedule(request: Request, task_type: str, key: KeyInPath) -> Response:
-        view = await _view(site, request)
-        return site.render(view, await schedules.one(view, task_type, key))
-
-    async def of_run(request: Request, run_id: KeyInPath) -> Response:
-        view = await _view(site, request)
-        return site.render(view, await runs.one(view, run_id))
-
-    async def of_type(request: Request, task_type: str) -> Response:
-        view = await _view(site, request)
-        return site.render(view, await types.show(view, task_type))
-
-    async def of_memory(request: Request, user_id: UserInPath) -> Response:
-        view = await _view(site, request)
-        return site.render(view, await memory.one(view, user_id))
-
-    _add(router, "/tasks/{task_type}/{key}", of_task, Role.VIEWER)
-    _add(router, "/schedules/{task_type}/{key}", of_schedule, Role.VIEWER)
-    _add(router, "/runs/{run_id}", of_run, Role.VIEWER)
-    _add(router, "/types/{task_type}", of_type, Role.VIEWER)
-    _add(router, "/memory/{user_id}", of_memory, Role.OPERATOR)
 
 
 def _add_export(router: APIRouter, site: Site) -> None:

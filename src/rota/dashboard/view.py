@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from rota.access import Principal, Role
@@ -31,11 +31,14 @@ from rota.dashboard import words
 from rota.dashboard.actions import Action, call, offered, typed
 from rota.dashboard.assets import Assets
 from rota.dashboard.forms import written
-from rota.dashboard.navigation import PAGES, Entry
+from rota.dashboard.navigation import Entry, menu_with
 from rota.dashboard.preferences import Preferences
 from rota.keys import shown_key
 from rota.printable import printable_lines
 from rota.stores.base import Store
+
+if TYPE_CHECKING:
+    from rota.dashboard.part import KeepsSchedules
 
 __all__ = ["FLASH", "Page", "Site", "View", "safe_back"]
 
@@ -54,31 +57,29 @@ class Page:
     values: Mapping[str, object] = field(default_factory=dict[str, object])
     concerns: str = ""
     status: int = 200
+    within: str | None = None
+    """The entry of the menu that it belongs to, if that is not called like its template: a page about one thing belongs
+    to the page that lists such things."""
 
     @property
     def section(self) -> str:
         """The entry of the menu that it belongs to."""
-        return _SECTIONS.get(self.template.removesuffix(".html"), self.template.removesuffix(".html"))
-
-
-_SECTIONS: Final = {
-    "task": "tasks",
-    "run": "runs",
-    "schedule": "schedules",
-    "schedule_new": "schedules",
-    "type": "overview",
-    "memory_user": "memory",
-}
-"""Pages about one thing, and the page that lists such things."""
+        return self.within or self.template.removesuffix(".html")
 
 
 class Site:
-    """What all requests share: the service, the templates, the files."""
+    """What all requests share: the service, the menu, the templates, the files.
 
-    def __init__(self, service: Service) -> None:
+    `menu` and `packages` are what parts add: entries, and packages with templates of their own.
+    """
+
+    def __init__(self, service: Service, menu: Sequence[Entry] = (), packages: Sequence[str] = ()) -> None:
         self.service = service
+        self.menu = menu_with(menu)
         self.assets = Assets()
-        self._templates = _environment()
+        self._templates = _environment(packages)
+        self.kept_schedules: list[KeepsSchedules] = []
+        """The parts that know more about some schedules."""
 
     def render(self, view: View, page: Page) -> Response:
         """The whole page, or the regions that were asked for."""
@@ -103,9 +104,9 @@ class Site:
         return answer
 
 
-def _environment() -> Environment:
+def _environment(packages: Sequence[str]) -> Environment:
     environment = Environment(
-        loader=PackageLoader("rota.dashboard"),
+        loader=ChoiceLoader([PackageLoader(package) for package in ("rota.dashboard", *packages)]),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -158,7 +159,7 @@ class View:
 
     @property
     def menu(self) -> list[Entry]:
-        return [entry for entry in PAGES if self.may(entry.role)]
+        return [entry for entry in self.site.menu if self.may(entry.role)]
 
     # --- what ---
 

@@ -11,9 +11,9 @@ from rota.memory.handlers import (
     create_compression_handler,
     periodic_memory_compression_for_user,
 )
-from rota.memory.part import MemoryPart, install_memory, memory_of
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merged, Merger, RuleMerger
+from rota.memory.part import MemoryPart, install_memory, memory_of
 from rota.memory.shapes import ChatMessagePush, ChatPush, DocumentPush, Message, ScreenshotPush
 from rota.memory.types import MEMORY_TYPES
 

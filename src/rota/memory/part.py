@@ -1,7 +1,7 @@
 """Memory upkeep as a part: the built-in types with their handlers, and what the faces show of a memory.
 
-    memory = install_memory(app)
-    await memory.push(ChatPush(messages=[Message(content="...")], user_id="u1"))
+memory = install_memory(app)
+await memory.push(ChatPush(messages=[Message(content="...")], user_id="u1"))
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from typer import Typer
 
+    from rota.config import Config
     from rota.dashboard.part import Pages
     from rota.memory.embedding import Embedder
     from rota.memory.memory import Memory
@@ -26,11 +27,14 @@ __all__ = ["MemoryPart", "install_memory", "memory_of"]
 
 
 class MemoryPart(Part):
-    """Without an embedder or a merger those of the app's configuration count."""
+    """Without an embedder or a merger those of the configuration count: the app's, or another that knows better."""
 
     name = MEMORY
 
-    def __init__(self, *, embedder: Embedder | None = None, merger: Merger | None = None) -> None:
+    def __init__(
+        self, *, embedder: Embedder | None = None, merger: Merger | None = None, config: Config | None = None
+    ) -> None:
+        self._config = config
         self._embedder = embedder
         self._merger = merger
 
@@ -39,7 +43,7 @@ class MemoryPart(Part):
         """Everything that can be done with it."""
         from rota.memory.install import make_memory
 
-        return make_memory(self.host, embedder=self._embedder, merger=self._merger)
+        return make_memory(self.host, self._config, embedder=self._embedder, merger=self._merger)
 
     def install(self) -> None:
         from rota.memory.install import declare_types

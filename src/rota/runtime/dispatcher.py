@@ -9,10 +9,11 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rota.call_timeout import seconds_of
-from rota.clock import Clock, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis
+from rota.core.lifecycle import SUSPECT_CRASHES
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
 from rota.runtime.declare import declare, tell_of_another
@@ -88,6 +89,7 @@ class Dispatcher(Duty[DispatchReport]):
         self._types = types
         self._instance = instance
         self._slots = slots
+        self.patience = 2 * slots.check_interval_ms / SECOND + seconds_of(call_timeout)
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._names: list[str] = []
@@ -135,31 +137,38 @@ class Dispatcher(Duty[DispatchReport]):
 
     async def run_once(self, now: Instant | None = None) -> DispatchReport:
         """Claim until nothing is due or no slot is free."""
-        await self.give_back(now)
-        await self._look_at_types()
-        report = DispatchReport(is_full=not self._free())
+        if self._unanswered:
+            await self.give_back(now)
+        if self._names and self._clock.monotonic() >= self._look_again_at:
+            await self._look_at_types()
+        total, slots, running = 0, self._slots.total, self._executor.running
+        next_due_at, told_at, passes_over = None, 0, False
         satisfied: set[str] = set()
         while not self.is_stopping:
-            offer = fair_share(self._slots.total, self._free(), self._lanes(satisfied))
+            lanes = self._lanes(satisfied)
+            offer = fair_share(slots, slots - len(running), lanes)
             if not offer.wants:
                 break
-            if report.claimed and all(self._is_quiet(name) for name, _ in offer.wants):
-                report = replace(report, passes_over=True)
+            busy = {lane.name for lane in lanes if not lane.is_quiet}
+            passes_over = total > 0 and busy.isdisjoint(name for name, _ in offer.wants)
+            if passes_over:
                 break
             claimed = await self._claim(offer, now)
             satisfied |= self._note(offer, claimed)
-            report = self._add(report, claimed)
-            if self._suspects.is_next_free:
+            if self._suspects.waiting and not self._suspects.one_runs():
                 # The one that was let come was not to be had: it is the next one's turn, whatever its type.
                 satisfied.clear()
-        self._due_at = report.next_due_at
-        return report
+            total += len(claimed.tasks)
+            told_at = claimed.now
+            # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
+            ahead = [at for at in (next_due_at, claimed.next_due_at) if at is not None and at > told_at]
+            next_due_at = min(ahead, default=None)
+        self._due_at = next_due_at
+        return DispatchReport(total, len(running) >= slots, next_due_at, told_at, passes_over)
 
     async def _look_at_types(self) -> None:
         """An operator may have set another concurrency, or emptied the store, or said where the data is: it looks once
         per check interval."""
-        if not self._names or self._clock.monotonic() < self._look_again_at:
-            return
         known = set[str]()
         for record in await with_timeout(self._call_timeout, "list_types", self._store.list_types()):
             name = record.task_type.name
@@ -212,7 +221,11 @@ class Dispatcher(Duty[DispatchReport]):
         return returned
 
     async def _claim(self, offer: Offer, now: Instant | None) -> Claimed:
-        self._suspects.let_next_come()
+        if self._suspects.waiting:
+            self._suspects.let_next_come()
+        exclude = frozenset(self._suspects.waiting)
+        if self._executor.abandoned:
+            exclude |= self._executor.excluded
         request = ClaimRequest(
             wants=offer.wants,
             limit=offer.limit,
@@ -221,7 +234,7 @@ class Dispatcher(Duty[DispatchReport]):
             instance=self._instance,
             claim_id=uuid.uuid4().hex,
             lease_ms=self._slots.lease_ms,
-            exclude=self._executor.excluded | self._suspects.waiting,
+            exclude=exclude,
         )
         sent_at = self._clock.monotonic()
         # Noted before the call and struck out after it: cancelled, timed out or broken, it is not forgotten.
@@ -232,7 +245,7 @@ class Dispatcher(Duty[DispatchReport]):
             return Claimed([], claimed.next_due_at, claimed.now)
         self._unanswered.remove(request.claim_id)
         for task in claimed.tasks:
-            if self._suspects.must_wait(task):
+            if task.crashes >= SUSPECT_CRASHES and self._suspects.must_wait(task):
                 self._executor.put_back(task, sent_at, _WAITS)
             else:
                 self._executor.start(task, sent_at)
@@ -249,28 +262,16 @@ class Dispatcher(Duty[DispatchReport]):
                 self._quiet_until[name] = quiet_until
             else:
                 self._quiet_until.pop(name, None)
-        self._names.sort(key=lambda name: name in got)
+        self._names.sort(key=got.__contains__)
         if claimed.tasks and sum(max(0, got[name] - (name in offer.own)) for name in got) >= offer.limit:
             # Whoever else got less than was offered may have been outranked.
             return {name for name, _ in offer.wants if name in claimed.idle}
         return {name for name, most in offer.wants if got[name] < most}
 
-    def _add(self, report: DispatchReport, claimed: Claimed) -> DispatchReport:
-        # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
-        ahead = [at for at in (report.next_due_at, claimed.next_due_at) if at is not None and at > claimed.now]
-        return DispatchReport(
-            claimed=report.claimed + len(claimed.tasks),
-            is_full=not self._free(),
-            next_due_at=min(ahead, default=None),
-            now=claimed.now,
-        )
-
     # --- who may claim ---
 
-    def _free(self) -> int:
-        return self._slots.total - len(self._executor.running)
-
     def _lanes(self, satisfied: set[str]) -> list[Lane]:
+        at = self._clock.monotonic()
         too_many = len(self._executor.abandoned) >= self._slots.abandoned
         lanes: list[Lane] = []
         for name in self._names:
@@ -279,8 +280,6 @@ class Dispatcher(Duty[DispatchReport]):
                 continue
             running = self._executor.per_type[name]
             room = self._limits[name] - running
-            lanes.append(Lane(name, running, room, self._is_quiet(name), name in self._held, name in satisfied))
+            is_quiet = self._quiet_until.get(name, 0.0) > at
+            lanes.append(Lane(name, running, room, is_quiet, name in self._held, name in satisfied))
         return lanes
-
-    def _is_quiet(self, name: str) -> bool:
-        return self._quiet_until.get(name, 0.0) > self._clock.monotonic()

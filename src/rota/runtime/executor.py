@@ -30,7 +30,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from rota.clock import SECOND, Clock, Millis
-from rota.core.outcome import Answer, Reply
+from rota.core.outcome import Answer
 from rota.core.task import Identity, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
@@ -141,10 +141,12 @@ class Executor:
         if running.settling or running.interrupted:
             return
         running.interrupted = True
-        _disarm(running)
+        if running.timer is not None:
+            running.timer.cancel()
         running.timer = asyncio.get_running_loop().call_later(self.grace, self._abandon, running)
         # A thread cannot be interrupted; it can see `run.cancelled`.
-        if running.entered and running.job is not None and running.handler.kind != "thread":
+        is_in_thread = running.handler is not None and running.handler.kind == "thread"
+        if running.entered and running.job is not None and not is_in_thread:
             running.job.cancel()
 
     def give_up(self) -> None:
@@ -185,7 +187,7 @@ class Executor:
 
     async def _perform(self, running: Running) -> Verdict | None:
         """Call the handler and classify what it did."""
-        if not running.has_handler:
+        if running.handler is None:
             return _RELEASED
         running.started = self._clock.monotonic()
         if running.started - running.held_since > self._safe_for and running.tell_to_stop(Cause.LATE):
@@ -197,7 +199,7 @@ class Executor:
         verdict: Verdict | None = None
         if running.cause is None:
             try:
-                verdict = await self._call(running)
+                verdict = await self._call(running, running.handler)
             except asyncio.CancelledError as error:
                 verdict = self._cancelled(running, error)
             except BaseException as error:  # KeyboardInterrupt, a library's own: the run has ended, and is settled
@@ -209,12 +211,11 @@ class Executor:
             return verdict
         return _after_stop(verdict, running.cause) or of_stop(running.cause, running.timeout_ms)
 
-    async def _call(self, running: Running) -> Verdict:
-        handler, task = running.handler, running.task
+    async def _call(self, running: Running, handler: Handler) -> Verdict:
+        task, run = running.task, running.run
         if handler.kind == "async":
-            return of_value(await cast("Awaitable[object]", handler.call(task, running.run)))
+            return of_value(await cast("Awaitable[object]", handler.call(task, run)))
         if handler.kind == "thread":
-            run = running.run
             return of_value(await self._threads.run(lambda: handler.call(task, run)))
         return await run_in_process(handler, task, running.timeout_ms, running.report_progress)
 
@@ -232,7 +233,7 @@ class Executor:
 
     def _abandon(self, running: Running) -> None:
         """Give up on a handler that does not stop: settle its run without it."""
-        if running.settling or running.is_abandoned or not running.has_handler:
+        if running.settling or running.is_abandoned or running.handler is None:
             return
         assert running.cause is not None, "only a run that was told to stop is given up on"
         running.is_abandoned = True
@@ -259,8 +260,8 @@ class Executor:
     # --- settling ---
 
     async def _finish(self, running: Running, verdict: Verdict | None) -> None:
+        """Settle the run, free its slot, and tell whoever wants to know."""
         running.begin_settling(self._clock.monotonic())
-        _disarm(running)
         landed = False
         try:
             if verdict is None:
@@ -268,16 +269,13 @@ class Executor:
             else:
                 landed = await self._settle(running, verdict)
         finally:
-            self._close(running, verdict, landed)
-
-    def _close(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
-        self.running.discard(running)
-        self.per_type[running.task.task_type] -= 1
-        self.runs_total += running.has_handler
-        self._closed_one.set()
-        for observer in self.observers:
-            observer.run_ended(running, verdict, landed)
-        self.on_settled(running.task, Transition.RELEASE if verdict is None else verdict.transition, landed)
+            self.running.discard(running)
+            self.per_type[running.task.task_type] -= 1
+            self.runs_total += running.handler is not None
+            self._closed_one.set()
+            for observer in self.observers:
+                observer.run_ended(running, verdict, landed)
+            self.on_settled(running.task, Transition.RELEASE if verdict is None else verdict.transition, landed)
 
     async def _settle(self, running: Running, verdict: Verdict) -> bool:
         """Write the end of the run, for as long as it takes: the token keeps a late one harmless, and only a stale one
@@ -287,7 +285,7 @@ class Executor:
         while True:
             try:
                 # The store's own deadline bounds it: a second one for each run would cost as much as the run.
-                replies = await self._store.settle([settlement])
+                (reply,) = await self._store.settle([settlement])
             except Exception as error:
                 failures += 1
                 self._not_settled(running, error, failures)
@@ -299,9 +297,15 @@ class Executor:
                     return False
                 await asyncio.sleep(back_off_seconds(failures, self._chance()))
             else:
-                if failures:
-                    self._pulse.good("settling")
-                return self._settled(running, settlement, replies[0])
+                break
+        if failures:
+            self._pulse.good("settling")
+        if reply.answer not in (Answer.OK, Answer.ALREADY):
+            self._refused(running)
+            return False
+        if settlement.transition in _FAILURES or self._is_verbose:
+            self._log_settled(running, settlement, reply.task)
+        return True
 
     def _not_settled(self, running: Running, error: Exception, failures: int) -> None:
         self._pulse.bad("settling", error)
@@ -327,17 +331,10 @@ class Executor:
             chance=self._chance(),
         )
 
-    def _settled(self, running: Running, settlement: Settlement, reply: Reply) -> bool:
-        if reply.answer not in (Answer.OK, Answer.ALREADY):
-            self._log_lost(running)
-            for observer in self.observers:
-                observer.write_refused(running.task)
-            return False
-        if settlement.transition in _FAILURES:
-            self._log_settled(self._log.warning, "run failed", running, settlement, reply.task)
-        elif self._is_verbose:
-            self._log_settled(self._log.debug, "settle", running, settlement, reply.task)
-        return True
+    def _refused(self, running: Running) -> None:
+        self._log_lost(running)
+        for observer in self.observers:
+            observer.write_refused(running.task)
 
     # --- logging ---
 
@@ -345,9 +342,9 @@ class Executor:
         task = running.task
         self._log.warning("lease lost", task_type=task.task_type, key=task.key, token=task.token, reason="lost")
 
-    def _log_settled(
-        self, write: Callable[..., object], message: str, running: Running, settlement: Settlement, then: Task | None
-    ) -> None:
+    def _log_settled(self, running: Running, settlement: Settlement, then: Task | None) -> None:
+        has_failed = settlement.transition in _FAILURES
+        write, message = (self._log.warning, "run failed") if has_failed else (self._log.debug, "settle")
         known: dict[str, object] = {
             "task_type": settlement.task_type,
             "key": settlement.key,
@@ -383,12 +380,6 @@ def _is_closed_from_outside(running: Running, error: BaseException) -> bool:
         return asyncio.current_task() not in (running.job, running.left_behind)
     except RuntimeError:  # no loop runs here any more
         return True
-
-
-def _disarm(running: Running) -> None:
-    if running.timer is not None:
-        running.timer.cancel()
-        running.timer = None
 
 
 def _ignore(task: Task, transition: Transition, landed: bool) -> None:

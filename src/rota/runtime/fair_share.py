@@ -42,26 +42,16 @@ def fair_share(slots: int, free: int, lanes: Sequence[Lane]) -> Offer:
     Looking at a quiet type is work for nothing, most likely: it is asked where there is more room than the busy types
     could fill with one each, or where nobody else is to be asked.
     """
-    own = _kept(slots, lanes)
+    serving = [lane for lane in lanes if not lane.is_held]
+    own = frozenset(lane.name for lane in serving if lane.running == 0 and len(serving) <= slots)
     if free < len(own):
         # A type came back when its slot was taken already: whoever has none is first.
         lanes = [lane._replace(room=1) for lane in lanes if lane.name in own]
         own = frozenset[str]()
     limit = max(0, free - len(own))
-    asked = [lane for lane in lanes if not lane.was_asked and _most(lane, limit, own) > 0]
+    most = {lane.name: min(lane.room, limit + (lane.name in own)) for lane in lanes}
+    asked = [lane for lane in lanes if not lane.was_asked and most[lane.name] > 0]
     busy = [lane for lane in asked if not lane.is_quiet]
     if busy and limit <= len(busy):
         asked = busy
-    return Offer([(lane.name, _most(lane, limit, own)) for lane in asked], limit, own)
-
-
-def _kept(slots: int, lanes: Sequence[Lane]) -> frozenset[str]:
-    """The types that have a slot to themselves and do not use it."""
-    serving = [lane for lane in lanes if not lane.is_held]
-    if len(serving) > slots:
-        return frozenset()
-    return frozenset(lane.name for lane in serving if lane.running == 0)
-
-
-def _most(lane: Lane, limit: int, own: frozenset[str]) -> int:
-    return min(lane.room, limit + (lane.name in own))
+    return Offer([(lane.name, most[lane.name]) for lane in asked], limit, own)

@@ -50,7 +50,7 @@ class Pulse:
         if self._trouble:
             self._trouble.pop(loop, None)
 
-    def bad(self, loop: str, error: Exception) -> None:
+    def bad(self, loop: str, error: BaseException) -> None:
         self._trouble[loop] = f"{type(error).__name__}: {error}"
 
     def is_troubled(self, loop: str) -> bool:

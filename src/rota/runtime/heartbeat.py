@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.call_timeout import seconds_of
-from rota.clock import Clock, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
 from rota.logs import get_logger
@@ -69,6 +69,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         self._clock = clock
         self._call_timeout = seconds_of(call_timeout)
         self._period = min(lease_ms / 4_000, LONGEST_PERIOD)
+        self.patience = lease_ms / SECOND
         self._safe_for = safe_seconds(lease_ms)
         self._watchdog = LoopWatchdog(executor)
 
@@ -78,7 +79,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         held = self._held(at)
         if not held:
             return self._period
-        fence = min(running.held_since for running in held) + self._safe_for
+        fence = min(running.fence_since for running in held) + self._safe_for
         return min(self._period, max(fence - at, 0.0) + _SHORTEST_PAUSE)
 
     def _held(self, at: float) -> list[Running]:
@@ -96,9 +97,9 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         """Fence what can no longer be trusted, renew the rest."""
         at = self._clock.monotonic()
         held = self._held(at)
-        unsafe = [running for running in held if at - running.held_since > self._safe_for]
+        unsafe = [running for running in held if at - running.fence_since > self._safe_for]
         fenced = sum(self._tell(running, Cause.FENCED) for running in unsafe)
-        kept = [running for running in held if at - running.held_since <= self._safe_for]
+        kept = [running for running in held if at - running.fence_since <= self._safe_for]
         if not kept:
             return HeartbeatReport(fenced=fenced)
         return self._renew(kept, at, fenced, now)
@@ -119,7 +120,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
 
     def _patience(self, kept: Sequence[Running], at: float) -> float:
         """How long the store may take: not past the moment at which the first of these runs must be fenced."""
-        oldest = min(running.held_since for running in kept)
+        oldest = min(running.fence_since for running in kept)
         return max(_SHORTEST_CALL, min(self._call_timeout, oldest + self._safe_for - at))
 
     def _take(self, running: Running, renewal: Renewal, reply: Reply, sent_at: float) -> Cause | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.call_timeout import seconds_of
-from rota.clock import Instant, Millis
+from rota.clock import SECOND, Instant, Millis
 from rota.runtime.duty import Duty, with_timeout
 from rota.runtime.health import Pulse
 from rota.stores.base import Store
@@ -33,7 +33,8 @@ class Listener(Duty[bool]):
         super().__init__(pulse, chance)
         self._store = store
         self._on_poke = on_poke
-        self._deadline = WAIT_MS / 1_000 + seconds_of(call_timeout)
+        self._deadline = WAIT_MS / SECOND + seconds_of(call_timeout)
+        self.patience = self._deadline + WAIT_MS / SECOND
 
     async def run_once(self, now: Instant | None = None) -> bool:
         poked = await with_timeout(self._deadline, "wait", self._store.wait(WAIT_MS))

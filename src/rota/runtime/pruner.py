@@ -23,6 +23,7 @@ class Pruner(Duty[Purged]):
     """Prunes page after page while pages are full."""
 
     name = "pruner"
+    patience = 3 * PERIOD_SECONDS
 
     def __init__(
         self,

@@ -39,23 +39,14 @@ class Pump(Duty[int]):
 
     def follow(self, types: Iterable[TaskType]) -> None:
         """These are the types from now on."""
-        self._followed = frozenset(name for task_type in types for name in task_type.after)
+        self.followed = frozenset(name for task_type in types for name in task_type.after)
+        """The types that another one comes after."""
         self.wake()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether any type comes after another."""
-        return bool(self._followed)
-
-    def completed(self, task_type: str) -> None:
-        """A run of this type has completed."""
-        if task_type in self._followed:
-            self.wake()
 
     async def run_once(self, now: Instant | None = None) -> int:
         """Hand on everything that waits; how many completions that were."""
         total = 0
-        while self.is_needed:
+        while self.followed:
             handed = await with_timeout(self._call_timeout, "pump", self._store.pump(PAGE, now=now))
             total += handed
             if handed < PAGE:

@@ -21,17 +21,17 @@ class Running:
     """A run from its claim to its settlement. Fields that both threads touch are single assignments."""
 
     __slots__ = (
-        "_handler",
-        "_held_since",
         "_progress_sent",
-        "_run",
         "cause",
         "entered",
         "error",
+        "handler",
+        "held_since",
         "interrupted",
         "is_abandoned",
         "job",
         "left_behind",
+        "run",
         "settling",
         "settling_since",
         "started",
@@ -44,8 +44,13 @@ class Running:
 
     def __init__(self, task: Task, handler: Handler | None, timeout_ms: Millis, held_since: float) -> None:
         self.task = task
+        self.handler = handler
+        """None for what was claimed and is not begun here."""
         self.timeout_ms = timeout_ms
-        self._held_since = held_since
+        self.run = None if handler is None or handler.run_parameter is None else Run(task, timeout_ms)
+        """What the handler is given, if it asked for it."""
+        self.held_since = held_since
+        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
         self.started = held_since
         self.cause: Cause | None = None
         self.entered = False
@@ -66,43 +71,22 @@ class Running:
         """How long the handler took, once that is known."""
         self.trace: object = None
         """What a tracing observer keeps between the run's start and its end."""
-        self._handler = handler
-        self._run: Run | None = None
         self._progress_sent: str | None = None
 
     @property
-    def handler(self) -> Handler:
-        assert self._handler is not None, f"{self.task.identity} has no handler here"
-        return self._handler
-
-    @property
-    def has_handler(self) -> bool:
-        return self._handler is not None
-
-    @property
-    def run(self) -> Run | None:
-        """What the handler is given, if it asked for it."""
-        if self._run is None and self.handler.run_parameter is not None:
-            self._run = Run(self.task, self.timeout_ms)
-            self._run.cancelled = self.cause is not None
-        return self._run
-
-    @property
-    def held_since(self) -> float:
-        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease.
+    def fence_since(self) -> float:
+        """Monotonic seconds from which on the time counts until the run must be fenced.
 
         Once only the outcome is on its way nothing is left to be fenced, however old the lease: it counts as new.
         """
-        return math.inf if self.settling else self._held_since
-
-    @held_since.setter
-    def held_since(self, at: float) -> None:
-        self._held_since = at
+        return math.inf if self.settling else self.held_since
 
     def begin_settling(self, at: float) -> None:
-        """The handler is over; from now on nobody can tell it to stop."""
+        """The handler is over; from now on nobody can tell it to stop, and no timer does."""
         self.settling_since = at
         self.settling = True
+        if self.timer is not None:
+            self.timer.cancel()
 
     def report_progress(self, progress: str) -> None:
         """Progress that comes as JSON from a process of its own."""
@@ -114,8 +98,8 @@ class Running:
         if self.settling or self.cause is not None:
             return False
         self.cause = cause
-        if self._run is not None:
-            self._run.cancelled = True
+        if self.run is not None:
+            self.run.cancelled = True
         return True
 
     def is_held(self, now: float, grace: float) -> bool:
@@ -132,7 +116,7 @@ class Running:
 
     def renewal(self) -> Renewal:
         """The request to keep the lease, with the progress that was made since the last one."""
-        progress = None if self._run is None else self._run.latest_progress
+        progress = None if self.run is None else self.run.latest_progress
         new = None if progress == self._progress_sent else progress
         return Renewal(self.task.task_type, self.task.key, self.task.token, new)
 

@@ -23,30 +23,20 @@ class Suspects:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._waiting: dict[Identity, None] = {}
-        """In the order in which they were put back."""
-
-    @property
-    def waiting(self) -> frozenset[Identity]:
-        """What must not be claimed here now."""
-        return frozenset(self._waiting)
-
-    @property
-    def is_next_free(self) -> bool:
-        """Whether one of those that wait may be claimed."""
-        return bool(self._waiting) and not self._one_runs()
+        self.waiting: dict[Identity, None] = {}
+        """What must not be claimed here now, in the order in which it was put back."""
 
     def let_next_come(self) -> None:
         """Before a claim: the one that has waited longest may be claimed, if none runs."""
-        if self.is_next_free:
-            del self._waiting[next(iter(self._waiting))]
+        if self.waiting and not self.one_runs():
+            del self.waiting[next(iter(self.waiting))]
 
-    def must_wait(self, task: Task) -> bool:
-        """Whether a task that was claimed has to be put back. It is not claimed here again until it is its turn."""
-        if task.crashes < SUSPECT_CRASHES or not self._one_runs():
+    def must_wait(self, suspect: Task) -> bool:
+        """Whether one that was claimed has to be put back. It is not claimed here again until it is its turn."""
+        if not self.one_runs():
             return False
-        self._waiting[task.identity] = None
+        self.waiting[suspect.identity] = None
         return True
 
-    def _one_runs(self) -> bool:
-        return any(one.has_handler and one.task.crashes >= SUSPECT_CRASHES for one in self._executor.running)
+    def one_runs(self) -> bool:
+        return any(one.handler is not None and one.task.crashes >= SUSPECT_CRASHES for one in self._executor.running)

@@ -55,6 +55,7 @@ class Sweeper(ThreadDuty[SweepReport]):
         self._on_tick = on_tick
         self._period = sweep_ms / 1_000
         self._call_timeout = seconds_of(call_timeout)
+        self.patience = 3 * self._period + self._call_timeout
 
     def run_once(self, now: Instant | None = None) -> SweepReport:
         tick = self._store.tick_blocking(self._beat(), now=now, timeout=self._call_timeout)

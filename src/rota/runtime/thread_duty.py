@@ -26,6 +26,8 @@ class ThreadDuty(ABC, Generic[Report]):
     """One duty beside the event loop: a pass, and the pause after it."""
 
     name: str
+    patience: float | None = None
+    """Seconds without a good pass after which the health turns red."""
 
     def __init__(self, pulse: Pulse) -> None:
         self._pulse = pulse

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from rota.call_timeout import seconds_of
 from rota.clock import DAY, SECOND, Clock, Millis
@@ -18,20 +20,20 @@ from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
 from rota.runtime.dispatcher import BlockedTypes, Dispatcher, Slots
-from rota.runtime.duty import with_timeout
+from rota.runtime.duty import Duty, DutyContext, MakeDuties, with_timeout
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler
 from rota.runtime.health import Health, Pulse
 from rota.runtime.heartbeat import Heartbeat
-from rota.runtime.listener import WAIT_MS, Listener
+from rota.runtime.listener import Listener
 from rota.runtime.observer import Guarded, Observer
-from rota.runtime.pruner import PERIOD_SECONDS as PRUNE_SECONDS
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
 from rota.runtime.reconciler import Reconcilable, Reconciler
 from rota.runtime.recorder import Recorder
 from rota.runtime.stats import InstanceStats
 from rota.runtime.sweeper import Sweeper
+from rota.runtime.thread_duty import ThreadDuty
 from rota.runtime.verdict import Cause
 from rota.stores.base import Beat, Store, Tick
 
@@ -40,6 +42,8 @@ __all__ = ["Worker", "WorkerSettings"]
 _THERE_SECONDS: Final = 1.0
 _AWAY_SECONDS: Final = 0.2
 """What is left for last words after the grace: a store that is there needs milliseconds, one that is away gets none."""
+
+_Tasks = list[asyncio.Task[None]]
 
 log = get_logger("rota.worker")
 
@@ -59,7 +63,11 @@ class WorkerSettings:
 
 
 class Worker:
-    """Claims, runs and settles tasks of the types that it has handlers for. The store is open, and stays open."""
+    """Claims, runs and settles tasks of the types that it has handlers for. The store is open, and stays open.
+
+    What `duties` make runs beside its own duties for as long as it works, and counts in its health. They are ended when
+    the last run is settled.
+    """
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class Worker:
         stats: InstanceStats | None = None,
         observers: Sequence[Observer] = (),
         blocked_types: BlockedTypes | None = None,
+        duties: MakeDuties | None = None,
     ) -> None:
         _check(handlers, types)
         settings = settings or WorkerSettings()
@@ -116,7 +125,6 @@ class Worker:
             call_timeout=patience,
             blocked_types=blocked_types,
         )
-        self._listener = Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience)
         self._sweeper = Sweeper(
             store,
             self._beat,
@@ -126,10 +134,19 @@ class Worker:
             chance=chance,
             call_timeout=patience,
         )
-        self._pruner = Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience)
         self._recorder = Recorder(store, stats, clock=clock, pulse=pulse, chance=chance, call_timeout=patience)
         self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
-        self._reconciler = Reconciler(store, pulse=pulse, chance=chance) if isinstance(store, Reconcilable) else None
+        self._own: list[Duty[Any]] = [
+            Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience),
+            Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience),
+            self._recorder,
+            self._pump,
+        ]
+        if isinstance(store, Reconcilable):
+            self._own.append(Reconciler(store, pulse=pulse, chance=chance))
+        context = DutyContext(store, self.instance, clock, pulse, chance, patience)
+        self._added = () if duties is None else tuple(duties(context))
+        _check_names([dispatcher, self._heartbeat, self._sweeper, *self._own, *self._added])
         self._executor.on_settled = self._on_settled
         self._executor.on_free = dispatcher.poke
         self._stop_asked = asyncio.Event()
@@ -225,27 +242,46 @@ class Worker:
         log.info("worker started", instance=self.instance, types=self._dispatcher.names)
         async with asyncio.TaskGroup() as group:
             claiming = group.create_task(self._dispatcher.run(), name="rota-dispatcher")
-            others = [group.create_task(self._listener.run(), name="rota-listener")]
-            others.append(group.create_task(self._pruner.run(), name="rota-pruner"))
-            others.append(group.create_task(self._recorder.run(), name="rota-recorder"))
-            if self._reconciler is not None:
-                others.append(group.create_task(self._reconciler.run(), name="rota-reconciler"))
-            others.append(group.create_task(self._pump.run(), name="rota-pump"))
+            own, added = _start(group, self._own), _start(group, self._added)
             try:
                 await self._stop_asked.wait()
             except asyncio.CancelledError:
                 self._hurry(0)
-                await self._wind_down(claiming, others)
+                await self._wind_down(claiming, own, added)
                 raise
-            await self._wind_down(claiming, others)
+            await self._wind_down(claiming, own, added)
 
-    async def _wind_down(self, claiming: asyncio.Task[None], others: list[asyncio.Task[None]]) -> None:
+    async def _wind_down(self, claiming: asyncio.Task[None], own: _Tasks, added: _Tasks) -> None:
         """No new claims, then wait. Leases are renewed and the sweeper beats until the last run is settled."""
         self._dispatcher.stop()
         await asyncio.wait([claiming])
         await self._executor.drain()
-        for other in others:
-            other.cancel()
+        if added:
+            await self._end_added(added)
+        for task in own:
+            task.cancel()
+
+    async def _end_added(self, tasks: _Tasks) -> None:
+        """The duties that were added may end the pass that they are in, and say their last words, within the grace."""
+        for duty in self._added:
+            duty.stop()
+        await asyncio.wait(tasks, timeout=self._grace_left())
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=self._last_words())
+        await asyncio.gather(*(self._close(duty) for duty in self._added))
+
+    async def _close(self, duty: Duty[Any]) -> None:
+        try:
+            async with asyncio.timeout(self._grace_left() + self._last_words()):
+                await duty.close()
+        except Exception as error:
+            log.warning("duty not closed", duty=duty.name, error=str(error) or "it took too long")
+
+    def _grace_left(self) -> float:
+        """Seconds: never more than the grace, and none once whoever stops it waits no longer."""
+        left = math.inf if self._end_by is None else self._end_by - asyncio.get_running_loop().time()
+        return min(max(left, 0.0), self._executor.grace)
 
     def _hurry(self, timeout: float) -> None:
         """Cancel what still runs after the timeout, and leave what cannot even be released soon after."""
@@ -313,8 +349,8 @@ class Worker:
         return bool(handed or swept.reaped)
 
     def _on_settled(self, task: Task, transition: Transition, landed: bool) -> None:
-        if landed and transition is Transition.COMPLETE:
-            self._pump.completed(task.task_type)
+        if landed and transition is Transition.COMPLETE and task.task_type in self._pump.followed:
+            self._pump.wake()
         self._dispatcher.wake()
         self._wake_idler.set()
 
@@ -340,12 +376,20 @@ class Worker:
         )
 
     def _expect_loops(self) -> None:
-        call = self._settings.call_timeout
-        self._pulse.expect("dispatcher", 2 * self._settings.check_interval_ms / SECOND + call)
-        self._pulse.expect("listener", 2 * WAIT_MS / SECOND + call)
-        self._pulse.expect("sweeper", 3 * self._settings.sweep_ms / SECOND + call)
-        self._pulse.expect("heartbeat", self._settings.lease_ms / SECOND)
-        self._pulse.expect("pruner", 3 * PRUNE_SECONDS)
+        for duty in (self._dispatcher, self._sweeper, self._heartbeat, *self._own, *self._added):
+            if duty.patience is not None:
+                self._pulse.expect(duty.name, duty.patience)
+
+
+def _start(group: asyncio.TaskGroup, duties: Sequence[Duty[Any]]) -> _Tasks:
+    return [group.create_task(duty.run(), name=f"rota-{duty.name}") for duty in duties]
+
+
+def _check_names(duties: Sequence[Duty[Any] | ThreadDuty[Any]]) -> None:
+    """The health tells duties by their names."""
+    twice = [name for name, count in Counter(duty.name for duty in duties).items() if count > 1]
+    if twice:
+        raise InvalidConfig(f"Two duties are called {twice[0]!r}. Give the one that was added another name.")
 
 
 def _check(handlers: Mapping[str, Handler], types: Mapping[str, TaskType]) -> None:

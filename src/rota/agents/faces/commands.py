@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rota.cli.invocation import Cli
+from rota.agents.faces.mcp_command import mcp
+from rota.cli.invocation import Cli, command, group
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, WatchOption, with_watch
 from rota.cli.target import bring_built_in
@@ -22,28 +23,7 @@ if TYPE_CHECKING:
     from rota.agents.schedules.proposal_view import ProposalView
     from rota.agents.schedules.schedule import AgentSchedule
 
-__all__ = [
-    "add",
-    "add_group",
-    "approve",
-    "cancel",
-    "kill",
-    "log",
-    "ls",
-    "ls_groups",
-    "pause",
-    "reject",
-    "remove_group",
-    "resume",
-    "revive",
-    "run",
-    "running",
-    "show",
-    "stop",
-    "token",
-    "update",
-    "waiting",
-]
+__all__ = ["add_commands", "operator_of"]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id, as `agent ls` prints it.")]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's folder, e.g. main.")]
@@ -399,9 +379,9 @@ async def ls_groups(cli: Cli) -> None:
         groups, switches = await operator.groups(), await operator.switches()
     thrown = {switch.scope: switch for switch in switches}
     rows: list[Mapping[str, Any]] = []
-    for group in groups:
-        switch = thrown.get("*") or thrown.get(group.folder)
-        rows.append({**group.to_dict(), "stopped": None if switch is None else switch.words})
+    for one in groups:
+        switch = thrown.get("*") or thrown.get(one.folder)
+        rows.append({**one.to_dict(), "stopped": None if switch is None else switch.words})
     cli.output.page(rows, _GROUPS, empty="No groups. `rota agent group add main --main` adds the first.")
 
 
@@ -444,3 +424,29 @@ async def token(
         return
     cli.output.say(made.secret)
     cli.output.note(f"This token (id {made.token.id}) is shown this once. `rota token revoke {made.token.id}` ends it.")
+
+
+def add_commands(root: typer.Typer) -> None:
+    agent = group("agent", "Scheduled agents: make, list, look, run, stop, approve; groups and kill switches.", root)
+    command(agent, "ls")(ls)
+    command(agent, "show")(show)
+    command(agent, "add")(add)
+    command(agent, "update")(update)
+    command(agent, "run")(run)
+    command(agent, "pause")(pause)
+    command(agent, "resume")(resume)
+    command(agent, "cancel")(cancel)
+    command(agent, "running")(running)
+    command(agent, "stop")(stop)
+    command(agent, "waiting")(waiting)
+    command(agent, "approve")(approve)
+    command(agent, "reject")(reject)
+    command(agent, "kill")(kill)
+    command(agent, "revive")(revive)
+    command(agent, "log")(log)
+    command(agent, "token")(token)
+    groups = group("group", "Groups of agents: each has a folder, a zone and an owner.", agent)
+    command(groups, "ls")(ls_groups)
+    command(groups, "add")(add_group)
+    command(groups, "rm")(remove_group)
+    command(root, "mcp")(mcp)

@@ -29,11 +29,11 @@ async def mcp(
     if importlib.util.find_spec("mcp") is None:
         raise InvalidInput("The MCP server needs the extra 'mcp'. Install it: pip install 'rota[mcp]'.")
     from rota.agents import agents_of
+    from rota.agents.faces.commands import operator_of
+    from rota.agents.faces.mcp.stdio import serve_stdio
     from rota.agents.isolation.environment import MARKER
     from rota.agents.operator import agent_principal
-    from rota.agents.faces.commands import operator_of
     from rota.cli.logs import log_to_stderr
-    from rota.agents.faces.mcp.stdio import serve_stdio
 
     log_to_stderr(as_json=cli.output.as_json)
     # Reading the input cannot be interrupted: without this Ctrl-C would wait for the client to close it.

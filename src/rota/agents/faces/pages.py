@@ -10,17 +10,20 @@ from typing import Final
 
 from fastapi.responses import Response
 
+from rota.access import Role
 from rota.agents import AGENT, EVERYBODY, AgentSchedule, agents_of
 from rota.agents.operator import AgentOperator
 from rota.api.paths import quote_key
 from rota.clock import Instant, format_duration, from_datetime
 from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
+from rota.dashboard.navigation import Entry
 from rota.dashboard.pages.lists import PAGE_SIZE
+from rota.dashboard.part import KeptSchedule, Pages
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask
 
-__all__ = ["carry_out", "change", "is_kept", "operator_of", "same_as", "show", "throw"]
+__all__ = ["carry_out", "change", "operator_of", "same_as", "show", "throw"]
 
 _QUESTIONS: Final = {
     "cancel": "Cancel {}? It ends; its history stays.",
@@ -175,11 +178,6 @@ async def _done(operator: AgentOperator, verb: str, schedule_id: str, digest: st
     return f"{schedule_id} is {said}."
 
 
-async def is_kept(view: View, task_type: str, schedule_id: str) -> bool:
-    """Whether a schedule is one of an agent, which is changed as such."""
-    return task_type == AGENT and await agents_of(view.app).is_kept(schedule_id)
-
-
 async def change(view: View, schedule_id: str, form: Form) -> Response:
     """The form of one schedule: through the agent's own update, which writes down what was agreed to."""
     operator = operator_of(view)
@@ -214,3 +212,25 @@ async def throw(view: View, form: Form) -> Response:
         return view.back((await operator.switch_on(scope)).words, back)
     await operator.switch_off(scope, form.get("reason") or "from the dashboard")
     return view.back(f"{whose} must stop: what runs is ended, what is due is skipped.", back)
+
+
+class _AgentSchedules:
+    """A schedule of an agent is shown and changed as such."""
+
+    async def find(self, view: View, task_type: str, schedule_id: str) -> KeptSchedule | None:
+        if task_type != AGENT or not await agents_of(view.app).is_kept(schedule_id):
+            return None
+        agent = await operator_of(view).get_task(schedule_id)
+        return KeptSchedule("agent_form.html", "rota agent add", same_as(view, agent), {"agent": agent})
+
+    async def change(self, view: View, schedule_id: str, form: Form) -> Response:
+        return await change(view, schedule_id, form)
+
+
+PAGES: Final = Pages(
+    menu=(Entry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),),
+    shown=(("/agents", show, Role.VIEWER),),
+    acts=(("/act/agent", carry_out, Role.OPERATOR), ("/act/agent/switch", throw, Role.OPERATOR)),
+    templates="rota.agents.faces",
+    schedules=_AgentSchedules(),
+)

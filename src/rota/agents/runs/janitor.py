@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from rota.agents.service import Agents
-from rota.errors import RunnerUnavailable, StoreError
+from rota.clock import Instant
+from rota.errors import RunnerUnavailable
 from rota.logs import get_logger
+from rota.runtime.duty import Duty
+from rota.runtime.health import Pulse
 
 __all__ = ["Janitor"]
 
@@ -17,25 +20,26 @@ EVERY: Final = 3_600.0
 _log = get_logger("rota.agents")
 
 
-class Janitor:
-    """Runs until it is cancelled. Any number of instances may have one: forgetting twice is forgetting once."""
+class Janitor(Duty[int]):
+    """Any number of instances may have one: forgetting twice is forgetting once."""
 
-    def __init__(self, agents: Agents, *, every: float = EVERY) -> None:
+    name = "agents' janitor"
+
+    def __init__(self, agents: Agents, pulse: Pulse, chance: Callable[[], float], *, every: float = EVERY) -> None:
+        super().__init__(pulse, chance)
         self._agents = agents
         self._every = every
+        self._has_said = False
 
-    async def run(self) -> None:
-        await self.say()
-        while True:
-            try:
-                await self.run_once()
-            except StoreError as error:
-                _log.warning("old agent schedules not forgotten yet", error=str(error))
-            await asyncio.sleep(self._every)
-
-    async def run_once(self) -> int:
+    async def run_once(self, now: Instant | None = None) -> int:
         """One round; how many schedules were forgotten."""
+        if not self._has_said:
+            self._has_said = True
+            await self.say()
         return await self._agents.prune()
+
+    def pause_after(self, report: int) -> float:
+        return self._every
 
     async def say(self) -> None:
         """Look for the isolation now, so that the log says it at the start and not at the first run."""

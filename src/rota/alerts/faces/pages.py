@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rota.alerts import Alerts, Firing
+from typing import Final
+
+from rota.access import Role
+from rota.alerts import Alerts
+from rota.dashboard.navigation import Entry
 from rota.dashboard.pages.lists import PAGE_SIZE
+from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
 
-__all__ = ["firing", "show"]
-
-
-async def firing(view: View) -> list[Firing]:
-    """What fires now."""
-    return await Alerts(await view.app.database()).firing()
+__all__ = ["PAGES", "show"]
 
 
 async def show(view: View) -> Page:
@@ -19,3 +19,10 @@ async def show(view: View) -> Page:
     now, past = await alerts.firing(), await alerts.history(PAGE_SIZE, view.given("cursor"))
     values = {"firing": now, "history": past.items, "cursor": past.cursor}
     return Page("alerts.html", "Alerts", values, concerns="*")
+
+
+PAGES: Final = Pages(
+    menu=(Entry("alerts", "/alerts", "Alerts", "a", Role.VIEWER, "System", after="instances"),),
+    shown=(("/alerts", show, Role.VIEWER),),
+    templates="rota.alerts.faces",
+)

@@ -21,7 +21,6 @@ from rota.app.operator import Operator
 from rota.app.results import RunInfo, TaskDetails
 from rota.clock import isoformat
 from rota.core.task import RunRecord
-from rota.memory.person import Kept
 from rota.stores.base import Snapshot
 
 __all__ = ["exported", "router"]
@@ -29,7 +28,7 @@ __all__ = ["exported", "router"]
 router: Final[APIRouter] = routes_for(Role.ADMIN, tag="users")
 
 NDJSON: Final = "application/x-ndjson"
-Known = Snapshot | RunRecord | Kept
+Known = Snapshot | RunRecord | Mapping[str, object]
 
 
 @router.get(
@@ -61,8 +60,8 @@ async def _lines(first: Known | None, items: AsyncGenerator[Known]) -> AsyncGene
 
 
 def _line(item: Known) -> bytes:
-    if isinstance(item, Kept):
-        return msgspec.json.encode(item.to_dict()) + b"\n"
+    if isinstance(item, Mapping):
+        return msgspec.json.encode(item) + b"\n"
     if isinstance(item, RunRecord):
         return msgspec.json.encode({"kind": "run", **RunInfo.of(item).to_dict()}) + b"\n"
     past = {
@@ -78,7 +77,7 @@ def _line(item: Known) -> bytes:
 async def erase_user(operator: Acting, user_id: UserInPath) -> dict[str, object]:
     """Remove all that is known of a user, memory included. What still runs is told to stop, and removed at its end."""
     erased = await operator.erase_user(user_id)
-    return {**erasure_shape(erased.erasure), "contexts": erased.contexts}
+    return {**erasure_shape(erased.erasure), **erased.kept}
 
 
 @router.get("/users/{user_id}/erasure", operation_id="get_erasure", response_model=ErasureModel)

@@ -12,7 +12,6 @@ from rota.app.overview import MinuteView, Overview, overview
 from rota.clock import Millis
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Stack, bars, lines, log_height, nice_top, powers_up_to
-from rota.alerts.faces.pages import firing
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput
 
@@ -25,7 +24,9 @@ MOST_COLUMNS: Final = 60
 
 async def show(view: View) -> Page:
     minutes = _minutes(view.given("minutes"))
-    seen, records, alerts = await asyncio.gather(overview(view.app, minutes), view.app.types(), firing(view))
+    seen, records, attention = await asyncio.gather(
+        overview(view.app, minutes), view.app.types(), view.app.host.attention()
+    )
     columns = _columns(seen.per_minute)
     top = nice_top(max([1, *(success + failed + aside for _, success, failed, aside, *_ in columns)]))
     powers = powers_up_to(_worst(column[5] for column in columns))
@@ -37,7 +38,7 @@ async def show(view: View) -> Page:
             "minutes": minutes,
             "windows": WINDOWS,
             "health": _health(seen),
-            "alerts": alerts,
+            "attention": attention,
             "actions_of": {record.task_type.name: actions.of_type(record) for record in records},
             "records": {record.task_type.name: record for record in records},
             "throughput": _throughput(view, columns, top),

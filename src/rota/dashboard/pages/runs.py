@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from itertools import chain
 
+from rota.api.paths import KeyInPath
 from rota.app.tasks import choice
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
@@ -54,10 +55,10 @@ def _command(query: RunQuery) -> str:
     return shlex.join(["rota", "run", "ls", *chain.from_iterable(options)])
 
 
-async def one(view: View, run_id: str) -> Page:
+async def one(view: View, run_id: KeyInPath) -> Page:
     store = await view.store()
     page = await store.runs(RunQuery(run_id=run_id, limit=1))
     if not page.items:
         raise UnknownRun(f"There is no run {run_id!r}. The run log is kept for a limited time.")
     run = page.items[0]
-    return Page("run.html", f"Run {run.run_id}", {"run": run})
+    return Page("run.html", f"Run {run.run_id}", {"run": run}, within="runs")

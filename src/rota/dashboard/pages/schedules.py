@@ -13,15 +13,15 @@ from typing import Final
 
 from markupsafe import Markup
 
-from rota.api.paths import quote_key
+from rota.api.paths import KeyInPath, quote_key
 from rota.app.results import ScheduleInfo
 from rota.app.tasks import choice
 from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, spark
-from rota.dashboard.pages import agents
 from rota.dashboard.pages.lists import bulk_of, filled, type_names
+from rota.dashboard.part import KeepsSchedules, KeptSchedule
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownTask
 from rota.stores.base import RunQuery, Store, TaskQuery
@@ -95,7 +95,7 @@ def spark_of(view: View, runs: Sequence[RunRecord]) -> Markup:
     return spark(bars, SPARK, label)
 
 
-async def one(view: View, task_type: str, schedule_id: str) -> Page:
+async def one(view: View, task_type: str, schedule_id: KeyInPath) -> Page:
     store = await view.store()
     (task,) = await store.get([Identity(task_type, schedule_id)])
     if task is None or task.trigger is None:
@@ -106,9 +106,7 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
         decode_trigger(task.trigger), info.timezone, FIRES, view.now, policy=task.series_policy, key=task.key
     )
     fires = _moments(ahead.fires) if task.status.is_live else []
-    agent = None
-    if await agents.is_kept(view, task_type, schedule_id):
-        agent = await agents.operator_of(view).get_task(schedule_id)
+    kept = await kept_by_a_part(view, task_type, schedule_id)
     return Page(
         "schedule.html",
         f"{task_type}/{schedule_id}",
@@ -122,11 +120,22 @@ async def one(view: View, task_type: str, schedule_id: str) -> Page:
             "spark": spark_of(view, runs.items),
             "actions": actions.of_schedule(task),
             "form": _form_of(task, info),
-            "same": [_same(view, info) if agent is None else agents.same_as(view, agent)],
-            "agent": agent,
+            "same": [_same(view, info) if kept is None else kept[1].same],
+            "kept": None if kept is None else kept[1],
+            **({} if kept is None else kept[1].values),
         },
         concerns=task_type,
+        within="schedules",
     )
+
+
+async def kept_by_a_part(view: View, task_type: str, schedule_id: str) -> tuple[KeepsSchedules, KeptSchedule] | None:
+    """The part that knows more about a schedule, and how its page looks; None if it is one like any other."""
+    for keeper in view.site.kept_schedules:
+        found = await keeper.find(view, task_type, schedule_id)
+        if found is not None:
+            return keeper, found
+    return None
 
 
 async def new(view: View) -> Page:
@@ -138,7 +147,7 @@ async def new(view: View) -> Page:
         view.call("PUT", "/api/schedules/TYPE/ID", json.dumps(example)),
     )
     form = {**_EMPTY, **{name: value for name, value in given.items() if value}}
-    return Page("schedule_new.html", "New schedule", {"names": names, "form": form, "same": [same]})
+    return Page("schedule_new.html", "New schedule", {"names": names, "form": form, "same": [same]}, within="schedules")
 
 
 def _moments(fires: Sequence[str]) -> list[Instant]:

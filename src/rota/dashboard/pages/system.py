@@ -9,7 +9,6 @@ from rota.access import AuditLog, Role, Tokens
 from rota.access.audit import AuditQuery
 from rota.app.overview import overview
 from rota.dashboard import actions
-from rota.dashboard.navigation import PAGES
 from rota.dashboard.pages.lists import PAGE_SIZE, filled
 from rota.dashboard.view import Page, View
 from rota.stores.base import RunQuery, TaskQuery
@@ -89,5 +88,5 @@ async def tokens(view: View, made: object = None) -> Page:
     return Page("tokens.html", "Tokens", values)
 
 
-async def help_page(_: View) -> Page:
-    return Page("help.html", "Help", {"pages": PAGES, "commands": COMMANDS})
+async def help_page(view: View) -> Page:
+    return Page("help.html", "Help", {"pages": view.site.menu, "commands": COMMANDS})

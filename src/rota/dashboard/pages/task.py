@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from rota.api.paths import quote_key
+from rota.api.paths import KeyInPath, quote_key
 from rota.clock import Instant
 from rota.core.lifecycle import TABLE
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
@@ -38,7 +38,7 @@ async def identity_of(view: View, task_type: str, key: str) -> tuple[Identity, T
     )
 
 
-async def show(view: View, task_type: str, key: str) -> Page:
+async def show(view: View, task_type: str, key: KeyInPath) -> Page:
     identity, task = await identity_of(view, task_type, key)
     store = await view.store()
     runs, waiting = await asyncio.gather(
@@ -64,6 +64,7 @@ async def show(view: View, task_type: str, key: str) -> Page:
             ],
         },
         concerns=task_type,
+        within="tasks",
     )
 
 

@@ -38,6 +38,7 @@ async def show(view: View, task_type: str) -> Page:
             "is_activity": settings.trigger_mode is TriggerMode.USER_ACTIVITY,
         },
         concerns=task_type,
+        within="overview",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from rota.cli.invocation import Cli, Desk
+from rota.cli.invocation import Cli, Desk, command, group
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption
 from rota.cli.target import bring_built_in
@@ -21,7 +21,7 @@ from rota.errors import InvalidInput
 if TYPE_CHECKING:
     from rota.memory import ChatMessagePush, DocumentPush, Memory, ScreenshotPush
 
-__all__ = ["compress", "ls", "push", "search", "stats"]
+__all__ = ["add_commands"]
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", help="The user's device.")]
@@ -52,13 +52,15 @@ class _Memories(NamedTuple):
 
 @asynccontextmanager
 async def _memories(cli: Cli) -> AsyncGenerator[_Memories]:
-    from rota.memory import memory_of
+    from rota.memory.part import MemoryPart
 
     async with cli.desk() as desk:
         # The workers have told the store how they keep memories; that counts, and not what would be the default here.
         types = {**cli.config.tasks, **{each.task_type.name: each.task_type for each in await desk.store.list_types()}}
         config = replace(cli.config, tasks=MappingProxyType(types))
-        yield _Memories(desk, memory_of(desk.app, config))
+        part = MemoryPart(config=config)
+        desk.app.host.attach(part)
+        yield _Memories(desk, part.memory)
 
 
 async def push(
@@ -188,8 +190,10 @@ async def compress(
     cli: Cli, user_id: UserArgument, device: OnlyDeviceOption = None, agent: OnlyAgentOption = None
 ) -> None:
     """Compress what has settled of a user's memory, here and now. What is younger than five minutes has not."""
+    from rota.memory.operator import MemoryOperator
+
     async with _memories(cli) as (desk, _):
-        done = await desk.operator.compress_memory(user_id, device, agent)
+        done = await MemoryOperator(desk.app, desk.operator.principal).compress(user_id, device, agent)
     rest = " More has not settled yet; it is compressed later." if done.has_unsettled else ""
     cli.output.one(
         {"user_id": user_id, **done.to_dict()},
@@ -214,3 +218,12 @@ def _row(cli: Cli, context: dict[str, object]) -> dict[str, object]:
     text = " ".join(str(context["text"]).split())
     short = text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
     return {**context, "short": short, "merge_count": context["merge_count"] or 1}
+
+
+def add_commands(root: typer.Typer) -> None:
+    memory = group("memory", "What users said, saw or read: capture, list, search, compress, count.", root)
+    command(memory, "push")(push)
+    command(memory, "ls")(ls)
+    command(memory, "search")(search)
+    command(memory, "compress")(compress)
+    command(memory, "stats")(stats)

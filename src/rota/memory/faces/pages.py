@@ -7,13 +7,16 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from rota.api.paths import quote_key
+from rota.access import Role
+from rota.api.paths import UserInPath, quote_key
 from rota.app.tasks import choice
 from rota.clock import Instant
 from rota.core.task import Task
 from rota.dashboard import actions
 from rota.dashboard.actions import Action
+from rota.dashboard.navigation import Entry
 from rota.dashboard.pages.lists import PAGE_SIZE
+from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
 from rota.memory import MEMORY_TYPES, Memory, Scope, State, memory_of
 from rota.memory.contexts import cursor_of
@@ -59,7 +62,7 @@ async def show(view: View) -> Page:
     return Page("memory.html", "Memory", values, concerns=STATISTICS_UPDATE.name)
 
 
-async def one(view: View, user_id: str) -> Page:
+async def one(view: View, user_id: UserInPath) -> Page:
     """One user: what is kept, what became of what, what comes next and why."""
     memory = memory_of(view.app)
     contexts = await memory.contexts()
@@ -96,7 +99,7 @@ async def one(view: View, user_id: str) -> Page:
         "commands": _commands(view, user_id),
         "user_url": view.url(f"/memory/{quote_key(user_id)}"),
     }
-    return Page("memory_user.html", user_id, values, concerns=MEMORY_COMPRESSION.name)
+    return Page("memory_user.html", user_id, values, concerns=MEMORY_COMPRESSION.name, within="memory")
 
 
 def _saved(figures: Figures) -> int | None:
@@ -144,3 +147,10 @@ def _commands(view: View, user_id: str) -> list[tuple[str, str]]:
         (f"rota memory compress {user}", ""),
         (f"rota memory stats {user}", view.call("GET", f"{api}/stats")),
     ]
+
+
+PAGES: Final = Pages(
+    menu=(Entry("memory", "/memory", "Memory", "m", Role.VIEWER, "Work"),),
+    shown=(("/memory", show, Role.VIEWER), ("/memory/{user_id}", one, Role.OPERATOR)),
+    templates="rota.memory.faces",
+)

@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from rota.access import Principal
-from rota.agents.install import agents_of
 from rota.agents.operator import AgentOperator
+from rota.agents.part import agents_of
 from rota.api.auth import principal_of
 from rota.api.guard import LOCAL_HOSTS, MAX_BODY
 from rota.api.problems import Refused
@@ -29,9 +30,21 @@ from rota.errors import NotAllowed
 if TYPE_CHECKING:
     from mcp.server.transport_security import TransportSecuritySettings
 
-__all__ = ["PATH", "McpEndpoint", "transport_security"]
+__all__ = ["PATH", "McpEndpoint", "NotInstalled", "transport_security"]
 
 PATH: Final = "/mcp"
+
+
+class NotInstalled:
+    """In its place where the SDK is missing: a plain 404 would send people looking for the right address."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise Refused(
+            HTTPStatus.NOT_IMPLEMENTED,
+            "not_installed",
+            "The MCP server needs the extra 'mcp'. Where this service runs: pip install 'rota[mcp]', then start it"
+            " again.",
+        )
 
 
 class McpEndpoint:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -24,15 +23,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rota.agents import Agents, agents_of
-from rota.agents.install import App
+from rota.agents import Agents
 from rota.agents.isolation.base import RunEnvironment, RunRequest
 from rota.agents.isolation.environment import MCP_CONFIG, MCP_SOCKET
 from rota.agents.operator import AgentOperator, agent_principal
 from rota.database import Database
 from rota.logs import get_logger
 
-__all__ = ["RunSockets", "serve_runs"]
+__all__ = ["RunSockets"]
 
 MOST_CONVERSATIONS: Final = 8
 """How many a run may hold at the same time."""
@@ -47,13 +45,6 @@ _STDIO_TO_SOCKET: Final = Path(__file__).with_name("stdio_to_socket.py").read_te
 """Handed over as it is: where an agent runs, none of Rota's files may be in sight."""
 
 _log = get_logger("rota.mcp")
-
-
-def serve_runs(app: App) -> None:
-    """Let the runs of an app's agents reach the MCP server from now on, unless it is switched off or not installed."""
-    if app.host.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
-        agents = agents_of(app)
-        agents.give_mcp_access(RunSockets(agents, app.host.database).opened)
 
 
 class RunSockets:

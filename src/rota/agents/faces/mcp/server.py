@@ -17,11 +17,11 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import ValidationError
 
+from rota.agents.faces.mcp.line_stream import LineStream
+from rota.agents.faces.mcp.tools import EXAMPLES, TOOLS
 from rota.agents.operator import AgentOperator
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
-from rota.agents.faces.mcp.line_stream import LineStream
-from rota.agents.faces.mcp.tools import EXAMPLES, TOOLS
 
 __all__ = ["AgentServer"]
 

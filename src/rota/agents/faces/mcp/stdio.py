@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from rota.access import Principal
 from rota.agents import Agents
+from rota.agents.faces.mcp.server import AgentServer
 from rota.agents.operator import AgentOperator
 from rota.database import Database
-from rota.agents.faces.mcp.server import AgentServer
 
 __all__ = ["serve_stdio"]
 

@@ -13,9 +13,17 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from rota.agents.faces.mcp.tool_answers import (
+    RunsAnswer,
+    TaskAnswer,
+    TasksAnswer,
+    in_words,
+    runs_answer,
+    task_answer,
+    tasks_answer,
+)
 from rota.agents.operator import AgentOperator
 from rota.agents.schedules.schedule import AgentSchedule
-from rota.agents.faces.mcp.tool_answers import RunsAnswer, TaskAnswer, TasksAnswer, in_words, runs_answer, task_answer, tasks_answer
 
 __all__ = ["EXAMPLES", "TOOLS", "Speaking"]
 
