@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rota import load_config
 from rota.app.seeds import TaskScheduler
-from rota.config import load_config
 from rota.runtime.spool import PATIENCE
 from rota.stores.base import TaskQuery
 from rota.stores.memory import MemoryStore

@@ -75,7 +75,7 @@ def agents_of(app: App) -> Agents:
 
 def _made(app: App, settings: AgentSettings, webhooks: Webhooks | None) -> Agents:
     config = app.config
-    calls = webhooks or Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+    calls = webhooks or Webhooks(allow_private=config.webhooks.allow_private, allow_http=config.webhooks.allow_http)
     # Weakly, for the table above: what it holds must not hold the app.
     held = ref(app)
 

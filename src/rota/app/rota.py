@@ -27,12 +27,13 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, Self, TypedDict, 
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
 from rota.app.schedules import Schedules, instant_of
 from rota.app.seeds import TaskScheduler
+from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
 from rota.app.tasks import Tasks, choice
 from rota.clock import Clock, Instant, parse_duration
-from rota.config import Config, load_config
+from rota.config import Config
 from rota.core.task import NewTask, RunStatus
-from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode
+from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode
 from rota.errors import InvalidConfig, InvalidInput, RotaError, StoreUnavailable
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
@@ -77,10 +78,7 @@ class TypeSettings(TypedDict, total=False):
     run_on_start: bool
     retry: RetryPolicy | Mapping[str, Duration]
     version: int
-    backfill_days: int
-    batch_size: int
-    retention_days: int
-    similarity_threshold: float
+    options: Mapping[str, Option]
 
 
 class ScheduleOptions(TypedDict, total=False):

@@ -21,8 +21,9 @@ from rota.app.connection import Connection
 from rota.app.manual_claims import ManualClaims
 from rota.app.registry import Registry
 from rota.app.results import Touch
+from rota.app.settings import load_config
 from rota.clock import SECOND, Clock, Instant, SystemClock
-from rota.config import Config, load_config
+from rota.config import Config
 from rota.config.model import default_database, default_spool
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity, Identity, Task, TaskStatus

@@ -27,9 +27,10 @@ async def duties_of(app: Rota) -> list[Duty]:
     from rota.agents import agents_of
     from rota.agents.keeper import Keeper
     from rota.alerts import AlertDuty
+    from rota.alerts.section import ALERTS_SECTION
 
     keeper = Keeper(agents_of(app)).run
-    if not app.config.alerts_enabled:
+    if not ALERTS_SECTION.of(app.config).enabled:
         return [keeper]
     return [keeper, AlertDuty(await app.store(), await app.database(), app.config, clock=SystemClock()).run]
 

@@ -29,6 +29,7 @@ from rota.agents.desk import Desk, agent_principal
 from rota.agents.install import App
 from rota.agents.runners.base import RunRequest, Seat
 from rota.agents.runners.environment import MCP_CONFIG, MCP_SOCKET
+from rota.agents.section import AGENTS_SECTION
 from rota.database import Database
 from rota.logs import get_logger
 
@@ -51,7 +52,7 @@ _log = get_logger("rota.mcp")
 
 def serve_runs(app: App) -> None:
     """Let the runs of an app's agents reach the MCP server from now on, unless it is switched off or not installed."""
-    if app.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
+    if AGENTS_SECTION.of(app.config).mcp_socket and importlib.util.find_spec("mcp") is not None:
         agents = agents_of(app)
         agents.let_in(RunSockets(agents, app.database).opened)
 
