@@ -25,7 +25,7 @@ from rota.errors import InvalidConfig
 class GreeterConfig:
     name: str = "world"
     pause_ms: Millis = 5 * SECOND
-    password: str | None = None
+    phrase: str | None = None
 
 
 GREETER = Section(
@@ -34,13 +34,13 @@ GREETER = Section(
     settings=(
         Setting("name", "name", as_text),
         Setting("pause", "pause_ms", as_duration),
-        Setting("door.password", "password", as_text),
+        Setting("door.phrase", "phrase", as_text),
     ),
     rules=(Rule("pause", lambda greeter: greeter.pause_ms <= HOUR, "Use 0s to 1h."),),
     type_options={"loudness": whole_number(1, 11), "voice": TypeOption(as_choice("deep", "high"))},
     renamed={"whom": "name"},
-    unset={"password": "no door"},
-    masks={"password": hide},
+    unset={"phrase": "no door"},
+    masks={"phrase": hide},
 )
 
 
@@ -60,12 +60,12 @@ def refusal(settings: Settings) -> str:
 def test_a_file_the_environment_and_flags_reach_it(tmp_path: Path) -> None:
     path = tmp_path / "rota.yaml"
     path.write_text("greeter:\n  name: Ada\n  pause: 1m\n")
-    config = load(path, {"greeter.door.password": "sesame"}, ROTA_GREETER__NAME="Grace")
-    assert GREETER.of(config) == GreeterConfig(name="Grace", pause_ms=MINUTE, password="sesame")
+    config = load(path, {"greeter.door.phrase": "sesame"}, ROTA_GREETER__NAME="Grace")
+    assert GREETER.of(config) == GreeterConfig(name="Grace", pause_ms=MINUTE, phrase="sesame")
     assert [row for row in config.rows() if row.path.startswith("greeter")] == [
         ("greeter.name", "Grace", "environment ROTA_GREETER__NAME"),
         ("greeter.pause", "1m", "file rota.yaml:3"),
-        ("greeter.door.password", "***", "flag --greeter.door.password"),
+        ("greeter.door.phrase", "***", "flag --greeter.door.phrase"),
     ]
     assert load(flags={"pause": "7s"}).section_values["greeter"] == GreeterConfig(pause_ms=7 * SECOND)
 
@@ -74,7 +74,7 @@ def test_without_a_word_about_it_the_defaults_hold() -> None:
     config = load()
     assert config == Config()
     assert GREETER.of(config) == GREETER.of(Config()) == GreeterConfig()
-    assert ("greeter.door.password", "no door", "default") in config.rows()
+    assert ("greeter.door.phrase", "no door", "default") in config.rows()
 
 
 def test_people_find_it_by_its_name() -> None:
@@ -100,6 +100,12 @@ def test_people_find_it_by_its_name() -> None:
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_way_out(settings: Settings, says: str) -> None:
     assert says in refusal(settings)
+
+
+def test_what_a_part_calls_secret_is_shown_in_no_message() -> None:
+    said = refusal({"greeter": {"door": {"phrase": ["sesame"]}}})
+    assert said == "greeter.door.phrase is '***' (argument). Use text; put it in quotes."
+    assert "T0" not in refusal({"alerts": {"sinks": {"ops": {"webhook": ["https://x.example/T0"]}}}})
 
 
 def test_a_section_that_nobody_brings_is_no_setting() -> None:

@@ -23,7 +23,7 @@ from rota.core.task_type import RateLimit, RetryPolicy, TaskType, did_you_mean, 
 from rota.errors import InvalidConfig
 from rota.keys import UserKeyConfig
 
-__all__ = ["NESTED", "Catalog", "Tree", "catalog_of", "value_in_message"]
+__all__ = ["NESTED", "Catalog", "Tree", "catalog_of"]
 
 NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {"rate_limit": RateLimit, "retry": RetryPolicy}
 """The settings of a struct that are a section of their own."""
@@ -67,6 +67,7 @@ class Catalog:
         }
         """The places in which people choose the names, and what stands below each name."""
         self._tree = self._make_tree()
+        self._masked = frozenset(self._masked_paths())
 
     @property
     def first_names(self) -> list[str]:
@@ -87,13 +88,32 @@ class Catalog:
     def misplaced(self, here: KeyPath, level: Tree | None, path: KeyPath, given: Given) -> str:
         """What is wrong with a setting that nobody reads; `here` and `level` are how far its path leads."""
         value, source = given
-        what = value_in_message(path, value) if here == path else "a section"
+        what = self.value_in_message(path, value) if here == path else "a section"
         if level is not None:
             return f"{dotted(here)} is {what} ({source}), but it is a section. It has: {', '.join(level) or 'names'}."
         siblings = self.farthest(here[:-1])[1] or {}
         if here[-1] in siblings:
             return f"{dotted(here)} is a section ({source}), but it takes one value. Write it like '{here[-1]}: ...'."
         return f"{dotted(here)} is {what} ({source}), but there is no such setting. {did_you_mean(here[-1], siblings)}"
+
+    def value_in_message(self, path: KeyPath, value: object) -> str:
+        """A value in a message: short, and without secrets even where the setting is misspelt."""
+        if any(_SECRET.search(name) for name in path) or self._is_masked(path):
+            return "'***'"
+        text = masked(repr(value))
+        return text if len(text) <= 120 else f"{text[:100]}..."
+
+    def _is_masked(self, path: KeyPath) -> bool:
+        return path in self._masked or (*path[:-2], path[-1]) in self._masked
+
+    def _masked_paths(self) -> Iterator[KeyPath]:
+        """The settings that parts call secret; those of entries without the names that people chose."""
+        for section in self.sections:
+            for setting in section.settings:
+                if setting.attribute in section.masks:
+                    yield _path(section.name, setting.path)
+            for entries in section.entries:
+                yield from (_path(section.name, entries.path, setting_name(field)) for field in entries.masks)
 
     def _paths(self) -> Iterator[KeyPath]:
         """Every single setting, in the order in which it is shown."""
@@ -108,14 +128,6 @@ class Catalog:
         for base in self._named:
             _level(tree, base)
         return tree
-
-
-def value_in_message(path: KeyPath, value: object) -> str:
-    """A value in a message: short, and without secrets even where the setting is misspelt."""
-    if any(_SECRET.search(name) for name in path):
-        return "'***'"
-    text = masked(repr(value))
-    return text if len(text) <= 120 else f"{text[:100]}..."
 
 
 def _path(*names: str) -> KeyPath:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from rota.config.catalog import NESTED, Catalog, catalog_of, value_in_message
+from rota.config.catalog import NESTED, Catalog, catalog_of
 from rota.config.document import read_document
 from rota.config.layers import (
     Given,
@@ -133,7 +133,7 @@ class _Reader:
         try:
             return convert(given.value)
         except InvalidInput as error:
-            shown = value_in_message(path, given.value)
+            shown = self.catalog.value_in_message(path, given.value)
             self.failed.add(dotted(path))
             self.findings.problems.append(f"{dotted(path)} is {shown} ({given.source}). {error}")
             return default
