@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rota.alerts.section import ALERTS_SECTION, AlertsConfig
+from rota.app.settings import BUILT_IN_SECTIONS
 from rota.config import Config
 from rota.core.alert import AlertKind, AlertRule, AlertSink
 from rota.core.lifecycle import TABLE, Special
@@ -95,7 +97,7 @@ def _state(name: str) -> TaskStatus | Special:
 
 CONFIGURATION = """# Configuration
 
-*The tables are written by `make docs` from `src/rota/config/settings.py`, `src/rota/config/model.py`,
+*The tables are written by `make docs` from `src/rota/config/settings.py`, the `section.py` of each part,
 `src/rota/core/task_type.py` and `src/rota/core/alert.py`.*
 
 Settings come from, in rising order: the defaults, a YAML file (`--config`, `ROTA_CONFIG`, or `rota.yaml` in the working
@@ -137,6 +139,38 @@ In the environment a path is written in capitals with two underscores between it
 """
 
 
+OWN_SECTION = """## Settings of your own
+
+A part that you write brings a section of its own. It is checked, listed and set by files, `ROTA_GREETER__PAUSE` and
+flags like any other; its `type_options` may stand under `scheduler.tasks.<name>` too.
+
+```python
+from dataclasses import dataclass
+
+import rota
+from rota.config import Rule, Section, Setting
+from rota.config.values import as_duration, as_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreeterConfig:
+    name: str = "world"
+    pause_ms: int = 5_000
+
+
+GREETER_SECTION = Section(
+    name="greeter",
+    values=GreeterConfig,
+    settings=(Setting("name", "name", as_text), Setting("pause", "pause_ms", as_duration)),
+    rules=(Rule("pause", lambda greeter: greeter.pause_ms <= 3_600_000, "Use 0s to 1h."),),
+)
+
+config = rota.load_config(sections=[GREETER_SECTION])
+GREETER_SECTION.of(config).pause_ms
+```
+"""
+
+
 ABOUT: Mapping[str, str] = {
     "store": "where tasks, schedules and runs are kept; on PostgreSQL in the schema `rota`, or `?schema=NAME`",
     "database": "where tokens, the audit log, alerts and memory are kept; the store's, if that is SQL",
@@ -173,8 +207,8 @@ ABOUT: Mapping[str, str] = {
     "agents.require": "whether `process` is refused even where it is written: a sandbox or nothing",
     "agents.timezone": "the zone of groups that name none",
     "agents.command": "the program that is the agent, with its arguments",
-    "agents.hears": "what it gets on stdin: all of it as `json`, or the prompt as `text`",
-    "agents.speaks": "what it prints: `json`, or the answer as `text`",
+    "agents.input_format": "what it gets on stdin: all of it as `json`, or the prompt as `text`",
+    "agents.output_format": "what it prints: `json`, or the answer as `text`",
     "agents.pass_on": "the variables of the environment that it may see",
     "agents.read_only": "the paths that it may read beside its folder",
     "agents.mcp_socket": "whether `rota up` and `rota worker` give each run a socket to the MCP server",
@@ -239,10 +273,14 @@ ABOUT_TYPE: Mapping[str, str] = {
 
 def configuration() -> str:
     """Every setting with its default and its meaning."""
+    alerts = AlertsConfig(
+        rules={"<name>": AlertRule(name="<name>", kind=AlertKind.DEAD_LETTERS)},
+        sinks={"<name>": AlertSink(name="<name>")},
+    )
     sample = Config(
         tasks={"<name>": TaskType(name="<name>")},
-        alert_rules={"<name>": AlertRule(name="<name>", kind=AlertKind.DEAD_LETTERS)},
-        alert_sinks={"<name>": AlertSink(name="<name>")},
+        sections=BUILT_IN_SECTIONS,
+        section_values={ALERTS_SECTION.name: alerts},
     )
     rows = [(row.path, row.value) for row in sample.rows()]
     process = [row for row in rows if "<name>" not in row[0]]
@@ -267,6 +305,7 @@ def configuration() -> str:
             "",
             *_defaults(_below(rows, "alerts.sinks.<name>.")),
             "",
+            OWN_SECTION,
         ]
     )
 

@@ -5,8 +5,9 @@ A name is imported when it is first used, so that `import rota` costs next to no
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rota.lazy import lazy
 
 if TYPE_CHECKING:
     from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
         set_scheduler,
     )
     from rota.app.seeds import ITaskScheduler, TaskHandler
+    from rota.app.settings import load_config
     from rota.app.task_info import TaskInfo
-    from rota.config import Config, load_config
+    from rota.config import Config
     from rota.core.outcome import TouchOutcome
     from rota.core.task import TaskStatus
     from rota.core.task_type import RateLimit, RetryPolicy, TaskConfig, TaskType, TriggerMode
@@ -102,10 +104,8 @@ _HOMES = {
         "Rota",
         "TaskHandle",
     ),
-    "rota.config": (
-        "Config",
-        "load_config",
-    ),
+    "rota.app.settings": ("load_config",),
+    "rota.config": ("Config",),
     "rota.core.outcome": ("TouchOutcome",),
     "rota.core.task": ("TaskStatus",),
     "rota.core.task_type": (
@@ -154,17 +154,5 @@ _HOMES = {
     "rota.app.task_info": ("TaskInfo",),
     "rota.triggers": ("Explanation",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'rota' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

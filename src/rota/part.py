@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from rota.clock import Clock, Instant
-from rota.config import Config
+from rota.config import Config, Section
 from rota.core.task_type import TaskType, TriggerMode
 from rota.runtime.database_owner import DatabaseOwnership
 from rota.runtime.duty import Duty, DutyContext
@@ -131,6 +131,8 @@ class Part:
     """One part. Each method has a default that brings nothing, so a part says only what it has."""
 
     name: ClassVar[str]
+    section: ClassVar[Section[Any] | None] = None
+    """Its own settings, under its own name in the configuration (`rota.config.Section`)."""
     is_always_at_work: ClassVar[bool] = False
     """Whether every worker has its duties, also where nobody has installed it."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota import Rota
+from rota import Rota, load_config
 from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.agents import AGENT, Agents, AgentSettings, Caller, Limits
 from rota.agents.isolation.base import MEBIBYTE
@@ -20,7 +20,6 @@ from rota.agents.schedules.origins import Origins
 from rota.agents.service import KEPT_MS
 from rota.app.builtin import build
 from rota.clock import MINUTE, SystemClock
-from rota.config import load_config
 from rota.core.task import Identity, NewTask, Transition
 from rota.errors import IllegalTransition, InvalidConfig, InvalidInput, NotAllowed, RunnerUnavailable, UnknownTask
 from rota.runtime.health import Pulse

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rota import Config, load_config
 from rota.alerts import AlertDuty, Alerts
 from rota.alerts.ledger import Notice
 from rota.alerts.sinks import Sink
 from rota.clock import Instant
-from rota.config import Config, load_config
 from rota.core.task import NewTask, Settlement
 from rota.core.task import Transition as TaskEvent
 from rota.core.task_type import RetryPolicy, TaskType

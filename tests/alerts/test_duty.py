@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from scene import Recorded, Scene
 
+from rota import load_config
 from rota.alerts import AlertDuty, Alerts, try_sink
 from rota.alerts.delivery import MAX_TRIES, Delivered, Tried, back_off_ms
 from rota.alerts.ledger import Notice
 from rota.alerts.reading import READ
 from rota.clock import SECOND, Instant
-from rota.config import load_config
 from rota.core.alert import AlertKind
 from rota.core.task import Identity
 from rota.errors import InvalidConfig, InvalidInput, WebhookFailed, WebhookRefused

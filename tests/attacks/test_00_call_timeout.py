@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from rota import Rota
+from rota import Config, Rota, load_config
 from rota.call_timeout import DEFAULT_MS
 from rota.clock import MINUTE, SECOND
-from rota.config import Config, load_config
 from rota.core.task import Renewal
 from rota.database import Database
 from rota.database.backend import PostgresLimits

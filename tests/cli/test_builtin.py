@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from rota import load_config
 from rota.app.builtin import build
-from rota.config import load_config
 from rota.core.task_type import TaskType
 
 

@@ -135,7 +135,7 @@ def test_running_tasks_are_asked_not_forced(rota: CallRota) -> None:
 
 
 def test_the_global_task_needs_no_key(rota: CallRota, config: Path) -> None:
-    from rota.config import load_config
+    from rota import load_config
     from rota.runtime import declare
 
     with_store(lambda store: declare(store, load_config(config).tasks.values()))

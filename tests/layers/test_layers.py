@@ -19,7 +19,18 @@ ROOT = Path(rota.__file__).parent
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset(
-        {"call_timeout", "clock", "codec", "forking", "group_commit", "keys", "logs", "printable", "private_files"}
+        {
+            "call_timeout",
+            "clock",
+            "codec",
+            "forking",
+            "group_commit",
+            "keys",
+            "lazy",
+            "logs",
+            "printable",
+            "private_files",
+        }
     ),
     frozenset({"triggers"}),
     frozenset({"core"}),

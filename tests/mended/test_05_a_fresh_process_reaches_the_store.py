@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.config import load_config
+from rota import load_config
 from rota.runtime.spool import PATIENCE
 from rota.seeds import TaskScheduler
 from rota.stores.base import TaskQuery

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from rota import load_config
 from rota.app.rota import Rota
 from rota.clock import MINUTE, SECOND, SystemClock
-from rota.config import load_config
 from rota.core.outcome import TouchOutcome
 from rota.core.task import Activity, Identity, Settlement, Task, Transition
 from rota.core.task_type import TaskType

@@ -22,7 +22,7 @@ from rota import (
     TriggerMode,
 )
 from rota.app.rota import TypeSettings
-from rota.core.task_type import KNOWN_OPTIONS, setting_name
+from rota.core.task_type import setting_name
 
 
 def nothing() -> None:
@@ -45,9 +45,9 @@ async def declared(rota: Rota, name: str = "nothing") -> TaskType:
 
 
 def test_every_setting_of_a_type_can_be_given_to_a_decorator():
-    own = {"name", "trigger_mode", "cron", "after", "options"}
+    own = {"name", "trigger_mode", "cron", "after"}
     settings = {setting_name(field) for field in TaskType.__struct_fields__} - own
-    assert TypeSettings.__optional_keys__ == settings | set(KNOWN_OPTIONS)
+    assert TypeSettings.__optional_keys__ == settings
 
 
 async def test_durations_are_texts_seconds_or_timedeltas():
@@ -68,10 +68,29 @@ async def test_structures_are_mappings_or_values():
 
 async def test_the_configuration_wins_piece_by_piece():
     rota = app(retry={"base": 1}, batch_size=10)
-    rota.task(retry={"base": "5s", "factor": 3}, priority=7, batch_size=50, retention_days=9)(nothing)
+    rota.task(retry={"base": "5s", "factor": 3}, priority=7, options={"batch_size": 50, "retention_days": 9})(nothing)
     task_type = await declared(rota)
     assert (task_type.retry.base_ms, task_type.retry.factor, task_type.priority) == (1_000, 3.0, 7)
     assert task_type.options == {"batch_size": 10, "retention_days": 9}
+
+
+async def test_options_may_stand_beside_the_other_settings_as_in_a_file():
+    rota = app()
+    beside: Any = {"batch_size": 50}
+    rota.task(options={"retention_days": 9}, **beside)(nothing)
+    assert (await declared(rota)).options == {"batch_size": 50, "retention_days": 9}
+
+
+async def test_options_that_cannot_be_are_refused():
+    no_mapping: Any = 5
+    with pytest.raises(InvalidConfig, match=r"@app.task on 'nothing': options is 5. Use a mapping"):
+        app().task(options=no_mapping)(nothing)
+    with pytest.raises(InvalidConfig, match="Did you mean 'batch_size'"):
+        app().task(options={"batchsize": 5})(nothing)
+    with pytest.raises(InvalidConfig, match=r"batch_size is 0 .*Use a whole number from 1"):
+        app().task(options={"batch_size": 0})(nothing)
+    with pytest.raises(InvalidConfig, match="Did you mean 'batch_size'"):
+        await app().register_task_type(TaskType(name="nothing", options={"batchsize": 5}))
 
 
 async def test_the_zone_of_the_configuration_is_the_default_of_cron():

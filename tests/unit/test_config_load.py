@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rota import Config, load_config
+from rota.app.settings import BUILT_IN_SECTIONS
 from rota.clock import HOUR, MINUTE, SECOND
-from rota.config import Config, load_config
 from rota.config.model import SETTINGS
 from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode
 from rota.errors import InvalidConfig
@@ -97,6 +98,22 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
     assert source(config, "scheduler.tasks.report.priority") == "default"
 
 
+PATHS = [*SETTINGS, *(f"{section.name}.{one.path}" for section in BUILT_IN_SECTIONS for one in section.settings)]
+
+
+def value(config: Config, path: str) -> object:
+    """The value of a single setting, where the program reads it."""
+    if path in SETTINGS:
+        return getattr(config, SETTINGS[path])
+    found = [
+        getattr(section.of(config), setting.attribute)
+        for section in BUILT_IN_SECTIONS
+        for setting in section.settings
+        if path == f"{section.name}.{setting.path}"
+    ]
+    return found[0]
+
+
 # Of every setting that does not take a 7: something else than its default.
 OTHER_VALUES = {
     "store": "memory://",
@@ -122,19 +139,19 @@ OTHER_VALUES = {
     "agents.mcp_socket": "false",
     "agents.timezone": "Asia/Tokyo",
     "agents.command": '["my-agent", ["--resume", "{sessionId}"]]',
-    "agents.hears": "text",
-    "agents.speaks": "text",
+    "agents.input_format": "text",
+    "agents.output_format": "text",
     "agents.engine": "podman",
     "agents.memory_mib": "512",
     "agents.approval": "none",
 }
 
 
-@pytest.mark.parametrize("path", SETTINGS)
+@pytest.mark.parametrize("path", PATHS)
 def test_every_setting_of_the_table_is_read_and_shown(path: str) -> None:
     given = OTHER_VALUES.get(path, "7")
     config = load_config({}, environ={}, flags={path: given})
-    assert getattr(config, SETTINGS[path]) != getattr(Config(), SETTINGS[path])
+    assert value(config, path) != value(Config(), path)
     assert source(config, path) == f"flag --{path.replace('_', '-')}"
 
 

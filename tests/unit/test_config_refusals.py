@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.config import load_config
+from rota import load_config
 from rota.errors import InvalidConfig
 
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.config import Config, load_config
-from rota.config.settings import ALL
+from rota import Config, load_config
+from rota.agents.section import AGENTS_SECTION
+from rota.alerts.section import ALERTS_SECTION
+from rota.app.settings import BUILT_IN_SECTIONS
+from rota.config import Setting
+from rota.config.settings import ENGINE_SETTINGS
 from rota.core.alert import AlertKind, AlertRule, AlertSink
 from rota.errors import InvalidConfig
 
@@ -51,12 +55,12 @@ def test_all_sections_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rota.yaml"
     path.write_text(FULL)
     config = load_config(path, environ={})
-    assert (config.server_host, config.server_port, config.server_base_path) == ("0.0.0.0", 9000, "/rota")
-    assert config.server_allowed_hosts == ("rota.example.org", "[::1]")
-    assert (config.server_token_file, config.hide_payloads) == ("/etc/rota/token", True)
-    assert (config.timezone, config.agents_timezone) == ("Europe/Berlin", "Asia/Tokyo")
-    assert config.alert_sinks["pager"] == AlertSink(name="pager", command=("/usr/bin/page", "--urgent"))
-    assert config.alert_rules["slow"] == AlertRule(
+    assert (config.server.host, config.server.port, config.server.base_path) == ("0.0.0.0", 9000, "/rota")
+    assert config.server.allowed_hosts == ("rota.example.org", "[::1]")
+    assert (config.server.token_file, config.server.hide_payloads) == ("/etc/rota/token", True)
+    assert (config.timezone, AGENTS_SECTION.of(config).timezone) == ("Europe/Berlin", "Asia/Tokyo")
+    assert ALERTS_SECTION.of(config).sinks["pager"] == AlertSink(name="pager", command=("/usr/bin/page", "--urgent"))
+    assert ALERTS_SECTION.of(config).rules["slow"] == AlertRule(
         name="slow",
         kind=AlertKind.OLDEST_PENDING,
         type="work",
@@ -64,7 +68,7 @@ def test_all_sections_of_a_file(tmp_path: Path) -> None:
         for_ms=120_000,
         to=("log", "ops"),
     )
-    failing = config.alert_rules["failing"]
+    failing = ALERTS_SECTION.of(config).rules["failing"]
     assert (failing.limit, failing.window_ms, failing.at_least) == (0.2, 900_000, 5)
     rows = {row.path: row for row in config.rows()}
     assert rows["server.port"] == ("server.port", "9000", "file rota.yaml:4")
@@ -76,7 +80,7 @@ def test_no_secret_of_a_sink_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "rota.yaml"
     path.write_text(FULL)
     config = load_config(path, environ={})
-    shown = f"{config.rows()} {config!r} {config.alert_sinks}"
+    shown = f"{config.rows()} {config!r} {ALERTS_SECTION.of(config).sinks}"
     assert "sixteen-characters" not in shown
     assert "secret-path" not in shown
     rows = {row.path: row.value for row in config.rows()}
@@ -141,20 +145,23 @@ def test_the_environment_reaches_the_new_sections() -> None:
         "ROTA_SERVICE_HOST": "10.0.0.1",
     }
     config = load_config({}, environ=environ)
-    assert (config.server_port, config.server_allowed_hosts) == (9001, ("a.example", "b.example"))
-    assert config.alert_rules["late"].limit == 300.0
+    assert (config.server.port, config.server.allowed_hosts) == (9001, ("a.example", "b.example"))
+    assert ALERTS_SECTION.of(config).rules["late"].limit == 300.0
     assert "ROTA_SERVICE_HOST" in config.warnings[0]
 
 
 def test_a_short_flag_means_the_first_setting_of_its_name() -> None:
     config = load_config({}, environ={}, flags={"timezone": "Asia/Tokyo", "check_interval": "20s", "port": 0})
-    assert (config.timezone, config.agents_timezone) == ("Asia/Tokyo", None)
-    assert (config.check_interval_ms, config.alerts_check_ms) == (20_000, 15_000)
-    assert config.server_port == 0
-    assert load_config({}, environ={}, flags={"enabled": False}).alerts_enabled is True
+    assert (config.timezone, AGENTS_SECTION.of(config).timezone) == ("Asia/Tokyo", None)
+    assert (config.check_interval_ms, ALERTS_SECTION.of(config).check_ms) == (20_000, 15_000)
+    assert config.server.port == 0
+    assert ALERTS_SECTION.of(load_config({}, environ={}, flags={"enabled": False})).enabled is True
 
 
 def test_every_row_of_the_table_is_an_attribute_with_its_default() -> None:
-    paths = [setting.path for setting in ALL]
+    tables: list[tuple[str, object, tuple[Setting, ...]]] = [("", Config(), ENGINE_SETTINGS)]
+    tables += [(f"{section.name}.", section.default, section.settings) for section in BUILT_IN_SECTIONS]
+    paths = [f"{base}{setting.path}" for base, _, settings in tables for setting in settings]
     assert len(set(paths)) == len(paths)
-    assert [setting.path for setting in ALL if not hasattr(Config(), setting.attribute)] == []
+    held = [(values, setting.attribute) for _, values, settings in tables for setting in settings]
+    assert [attribute for values, attribute in held if not hasattr(values, attribute)] == []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rota import Config, load_config
 from rota.clock import DAY, HOUR, MINUTE, SECOND
-from rota.config import Config, load_config
 from rota.core.task_type import TaskType, TriggerMode
 from rota.errors import InvalidConfig
 from rota.keys import UserKeyConfig

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from rota.config import Config, load_config
+from rota import Config, load_config
 from rota.config.urls import masked
 from rota.core.task_type import RateLimit, TaskType
 from rota.errors import InvalidConfig

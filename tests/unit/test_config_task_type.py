@@ -7,6 +7,7 @@ import json
 import pytest
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND
+from rota.config.section import option_checks
 from rota.core.task_type import (
     RateLimit,
     RetryPolicy,
@@ -18,6 +19,9 @@ from rota.core.task_type import (
     encode_task_type,
 )
 from rota.errors import InvalidConfig
+from rota.memory.section import MEMORY_SECTION
+
+OPTIONS = option_checks([MEMORY_SECTION])
 
 
 def test_the_defaults_are_those_of_the_design() -> None:
@@ -114,7 +118,26 @@ def test_a_broken_record_is_refused_in_words(text: str) -> None:
 )
 def test_impossible_settings(task_type: TaskType, says: str) -> None:
     with pytest.raises(InvalidConfig, match=says):
+        task_type.validate(options=OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("task_type", "says"),
+    [
+        (TaskType(name="x", options={"Size": 1}), "tasks.x.Size is 1. Use another name"),
+        (TaskType(name="x", options={"timeout": 1}), "tasks.x.timeout is 1. Use another name"),
+        (TaskType(name="x", options={"size": float("nan")}), "tasks.x.size is nan. Use a finite number"),
+        (TaskType(name="x", options={"word": "\ud800"}), "tasks.x.word is .*UTF-8"),
+        (TaskType(name="x", options={f"o{n}": n for n in range(65)}), "tasks.x.options is 65. A type has at most 64"),
+    ],
+)
+def test_what_holds_for_the_options_of_any_handler(task_type: TaskType, says: str) -> None:
+    with pytest.raises(InvalidConfig, match=says):
         task_type.validate()
+
+
+def test_an_option_that_nobody_is_asked_about_is_fine() -> None:
+    assert TaskType(name="x", options={"loudness": 11, "voice": "deep", "slow": True}).problems() == []
 
 
 def test_a_value_of_the_wrong_type_is_named() -> None:
@@ -139,7 +162,7 @@ def test_all_problems_are_told_with_their_sources() -> None:
     ],
 )
 def test_settings_at_the_edge_are_fine(task_type: TaskType) -> None:
-    assert task_type.problems() == []
+    assert task_type.problems(options=OPTIONS) == []
 
 
 def test_types_that_wait_for_each_other() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota import load_config
 from rota.clock import DAY, HOUR
-from rota.config import load_config
 from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import GLOBAL_KEY, UserKeyBuilder, UserKeyConfig, check_task_type
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from rota.agents.section import AGENTS_SECTION
 from rota.core.task_type import TriggerMode
 from rota.part import HasHost, Part, PartHost
 from rota.runtime.database_owner import AGENTS
@@ -32,6 +33,7 @@ class AgentsPart(Part):
     """Without settings those of the app's configuration count."""
 
     name = AGENTS
+    section = AGENTS_SECTION
 
     def __init__(self, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> None:
         self._settings = settings
@@ -45,7 +47,7 @@ class AgentsPart(Part):
         from rota.webhooks import Webhooks
 
         config = self.host.config
-        calls = Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+        calls = Webhooks(allow_private=config.webhooks.allow_private, allow_http=config.webhooks.allow_http)
         return Agents(
             self.host.ready,
             lambda: self.host.database_of(AGENTS),
@@ -73,7 +75,7 @@ class AgentsPart(Part):
 
     def _serve_runs(self) -> None:
         """Let runs reach the MCP server, unless that is switched off or not installed."""
-        if self.host.config.agents_mcp_socket and importlib.util.find_spec("mcp") is not None:
+        if AGENTS_SECTION.of(self.host.config).mcp_socket and importlib.util.find_spec("mcp") is not None:
             from rota.agents.faces.mcp.runs import RunSockets
 
             self.agents.give_mcp_access(RunSockets(self.agents, self.host.database).opened)

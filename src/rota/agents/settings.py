@@ -16,6 +16,7 @@ from rota.agents.isolation.command import CommandRunner, Template, check_templat
 from rota.agents.isolation.container import Engine
 from rota.agents.isolation.output import MessageFormat
 from rota.agents.policy import Approval, Rules
+from rota.agents.section import AGENTS_SECTION, AgentsConfig
 from rota.clock import SECOND, Millis
 from rota.config import Config
 
@@ -86,28 +87,29 @@ class AgentSettings:
     @classmethod
     def of(cls, config: Config) -> AgentSettings:
         """The settings that a configuration has under `agents`."""
+        given = AGENTS_SECTION.of(config)
         return cls(
-            groups_dir=Path(config.agents_groups_dir),
-            timezone=config.agents_timezone or config.timezone,
-            isolation=None if config.agents_isolation == "auto" else cast("IsolationName", config.agents_isolation),
-            needs_walls=config.agents_require,
-            engine=cast("Engine | None", config.agents_engine),
-            image=config.agents_image,
-            engine_options=config.agents_engine_options,
-            command=cls.command if config.agents_command is None else config.agents_command,
-            output_format=cast("MessageFormat", config.agents_speaks),
-            input_format=cast("MessageFormat", config.agents_hears),
-            pass_on=config.agents_pass_on,
-            read_only=tuple(map(Path, config.agents_read_only)),
-            mcp_url=config.agents_mcp_url,
-            limits=_limits_of(config),
-            max_failures=config.agents_max_failures,
-            concurrency=config.agents_concurrency,
+            groups_dir=Path(given.groups_dir),
+            timezone=given.timezone or config.timezone,
+            isolation=None if given.isolation == "auto" else cast("IsolationName", given.isolation),
+            needs_walls=given.require,
+            engine=cast("Engine | None", given.engine),
+            image=given.image,
+            engine_options=given.engine_options,
+            command=cls.command if given.command is None else given.command,
+            output_format=cast("MessageFormat", given.output_format),
+            input_format=cast("MessageFormat", given.input_format),
+            pass_on=given.pass_on,
+            read_only=tuple(map(Path, given.read_only)),
+            mcp_url=given.mcp_url,
+            limits=_limits_of(given),
+            max_failures=given.max_failures,
+            concurrency=given.concurrency,
             rules=Rules(
-                approval=cast("Approval", config.agents_approval),
-                max_schedules=config.agents_max_schedules,
-                min_interval_ms=config.agents_min_interval_ms,
-                max_life_ms=config.agents_max_life_ms,
+                approval=cast("Approval", given.approval),
+                max_schedules=given.max_schedules,
+                min_interval_ms=given.min_interval_ms,
+                max_life_ms=given.max_life_ms,
             ),
         )
 
@@ -171,12 +173,12 @@ class AgentSettings:
         }
 
 
-def _limits_of(config: Config) -> Limits:
+def _limits_of(given: AgentsConfig) -> Limits:
     return Limits(
-        wall_ms=config.agents_timeout_ms,
-        memory_bytes=config.agents_memory_mib * MEBIBYTE,
-        cpus=config.agents_cpus,
-        processes=config.agents_processes,
-        disk_bytes=config.agents_disk_mib * MEBIBYTE,
-        output_bytes=config.agents_output_mib * MEBIBYTE,
+        wall_ms=given.timeout_ms,
+        memory_bytes=given.memory_mib * MEBIBYTE,
+        cpus=given.cpus,
+        processes=given.processes,
+        disk_bytes=given.disk_mib * MEBIBYTE,
+        output_bytes=given.output_mib * MEBIBYTE,
     )

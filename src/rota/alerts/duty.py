@@ -18,6 +18,7 @@ from typing import Any, Final
 from rota.alerts.delivery import Delivered, Tried
 from rota.alerts.ledger import AlertLedger, Notice
 from rota.alerts.reading import measure
+from rota.alerts.section import ALERTS_SECTION
 from rota.alerts.sinks import Sink, make_sinks
 from rota.clock import MINUTE, SECOND, Clock, Instant, Millis
 from rota.config import Config
@@ -51,13 +52,14 @@ log = get_logger("rota.alerts")
 
 def rules_of(config: Config) -> dict[str, AlertRule]:
     """The rules that count: those of the configuration over the built-in ones."""
-    return {**(BUILT_IN if config.alerts_defaults else {}), **config.alert_rules}
+    alerts = ALERTS_SECTION.of(config)
+    return {**(BUILT_IN if alerts.defaults else {}), **alerts.rules}
 
 
 def _sinks_of(config: Config) -> dict[str, Sink]:
-    webhooks = Webhooks(allow_private=config.webhooks_allow_private, allow_http=config.webhooks_allow_http)
+    webhooks = Webhooks(allow_private=config.webhooks.allow_private, allow_http=config.webhooks.allow_http)
     try:
-        return make_sinks(config.alert_sinks, webhooks)
+        return make_sinks(ALERTS_SECTION.of(config).sinks, webhooks)
     except (WebhookRefused, InvalidInput) as error:
         raise InvalidConfig(f"alerts.sinks: {error}") from None
 
@@ -262,7 +264,7 @@ def make_duties(host: PartHost, context: DutyContext) -> list[Duty[Any]]:
 def _make(
     store: Store, ledger: OpenLedger, config: Config, pulse: Pulse, chance: Callable[[], float]
 ) -> tuple[_Watch, Courier]:
-    check_ms = config.alerts_check_ms
+    check_ms = ALERTS_SECTION.of(config).check_ms
     courier = Courier(ledger, _sinks_of(config), check_ms=check_ms, pulse=pulse, chance=chance)
     watch = _Watch(
         store, ledger, rules_of(config), check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rota.alerts.section import ALERTS_SECTION
 from rota.part import Attention, Part
 from rota.runtime.duty import Duty, DutyContext
 
@@ -22,12 +23,13 @@ class AlertsPart(Part):
     """Any number of instances may have it: one looks at the rules at a time, and each alert is told once."""
 
     name = "alerts"
+    section = ALERTS_SECTION
     is_always_at_work = True
 
     def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         from rota.alerts.duty import make_duties
 
-        return make_duties(self.host, context) if self.host.config.alerts_enabled else []
+        return make_duties(self.host, context) if ALERTS_SECTION.of(self.host.config).enabled else []
 
     def routes(self) -> Sequence[APIRouter]:
         from rota.alerts.faces.routes import router

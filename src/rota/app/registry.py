@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from rota.app.settings import sections_of
 from rota.clock import SECOND
-from rota.config import Config, load_config
+from rota.config import Config, read_config
 from rota.config.model import TASKS
-from rota.core.task_type import RateLimit, RetryPolicy, TaskType, TriggerMode, after_cycle, did_you_mean, setting_name
+from rota.config.section import option_checks
+from rota.core.task_type import (
+    OptionCheck,
+    RateLimit,
+    RetryPolicy,
+    TaskType,
+    TriggerMode,
+    after_cycle,
+    did_you_mean,
+    setting_name,
+)
 from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import check_task_type
 from rota.runtime.handler import Handler, HandlerFunction, make_handler
@@ -36,6 +47,7 @@ class Registry:
         self.handlers: dict[str, Handler] = {}
         self.undeclared: set[str] = set(self.types)
         self._config = config
+        self._sections = sections_of(config)
         self._modes: dict[str, tuple[TriggerMode, str]] = {}
         self._origins: dict[str, str] = {}
 
@@ -63,7 +75,7 @@ class Registry:
 
     def register_type(self, task_type: TaskType) -> None:
         """A type as a program builds it; it replaces what was known under its name."""
-        task_type.validate()
+        task_type.validate(options=self._option_checks())
         mode, by = self._modes.get(task_type.name, (task_type.trigger_mode, ""))
         if mode is not task_type.trigger_mode:
             raise InvalidConfig(_contradiction(task_type.name, task_type.trigger_mode, "register_task_type", mode, by))
@@ -139,15 +151,20 @@ class Registry:
         """The type as the code describes it. Read like a configuration, so that there is one set of checks."""
         if "trigger_mode" in settings:
             raise InvalidInput(f"{where}: the decorator is the trigger mode ({mode}). Leave trigger_mode out.")
-        plain = {setting: _plain(value) for setting, value in settings.items() if value is not None}
+        # A configuration has the options beside the other settings.
+        flat = {**settings, **_options(settings.get("options"), where), "options": None}
+        plain = {setting: _plain(value) for setting, value in flat.items() if value is not None}
         document = {
             "timezone": self._config.timezone,
             "scheduler": {"tasks": {name: {"trigger_mode": str(mode), **plain}}},
         }
         try:
-            return load_config(document, environ={}).tasks[name]
+            return read_config(document, environ={}, sections=self._sections).tasks[name]
         except InvalidConfig as error:
             raise InvalidConfig(f"{where}: {error}") from None
+
+    def _option_checks(self) -> dict[str, OptionCheck]:
+        return option_checks(self._sections)
 
     def _merged(self, declared: TaskType, where: str) -> TaskType:
         name = declared.name
@@ -160,7 +177,7 @@ class Registry:
                 _contradiction(name, configured.trigger_mode, source, declared.trigger_mode, where.partition(" ")[0])
             )
         merged = replace(declared, **self._given_fields(configured, declared, name))
-        found = merged.problems(f"{TASKS}.{name}", self._config.sources)
+        found = merged.problems(f"{TASKS}.{name}", self._config.sources, self._option_checks())
         if found:
             raise InvalidConfig(f"{where}: {' '.join(found)}")
         return merged
@@ -202,7 +219,7 @@ class Registry:
                 _contradiction(name, known.trigger_mode, source or "register_task_type", mode, "register_handler")
             )
         changed = replace(known, trigger_mode=mode)
-        changed.validate(f"{TASKS}.{name}")
+        changed.validate(f"{TASKS}.{name}", self._option_checks())
         self._put(changed)
 
 
@@ -219,6 +236,14 @@ def _trigger_mode(name: str, mode: object) -> TriggerMode:
     except ValueError:
         hint = did_you_mean(mode, [known.value for known in TriggerMode])
         raise InvalidInput(f"register_handler of {name!r} was given the trigger_mode {mode!r}. {hint}") from None
+
+
+def _options(options: object, where: str) -> Mapping[str, object]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InvalidConfig(f"{where}: options is {options!r}. Use a mapping, like options={{'batch_size': 50}}.")
+    return cast("Mapping[str, object]", options)
 
 
 def _plain(value: object) -> object:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -37,12 +37,13 @@ from rota.app.host import Host
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
 from rota.app.schedules import instant_of
 from rota.app.seeds import SeedsInterface
+from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
 from rota.app.tasks import choice
 from rota.clock import Clock, Instant, parse_duration
-from rota.config import Config, load_config
+from rota.config import Config, Section
 from rota.core.task import NewTask, RunStatus
-from rota.core.task_type import RateLimit, RetryPolicy, TriggerMode, did_you_mean
+from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode, did_you_mean
 from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
@@ -92,10 +93,7 @@ class TypeSettings(TypedDict, total=False):
     run_on_start: bool
     retry: RetryPolicy | Mapping[str, Duration]
     version: int
-    backfill_days: int
-    batch_size: int
-    retention_days: int
-    similarity_threshold: float
+    options: Mapping[str, Option]
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -179,7 +177,9 @@ class Rota(SeedsInterface):
         parts: Iterable[Part] = (),
         **flags: object,
     ) -> None:
-        config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags)
+        parts = tuple(parts)
+        sections = [part.section for part in parts if part.section is not None]
+        config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags, sections)
         engine = store if isinstance(store, Store) else config.store_url
         self._serve(Host(engine, config, clock=clock, parts=parts))
 
@@ -521,7 +521,11 @@ def _either(settings: TypeSettings, setting: str, alias: str, value: object, dec
     return given if value is None else {**given, setting: value}
 
 
-def _config(source: str | Path | Mapping[str, object] | Config | None, flags: Mapping[str, object]) -> Config:
+def _config(
+    source: str | Path | Mapping[str, object] | Config | None,
+    flags: Mapping[str, object],
+    sections: Sequence[Section[Any]],
+) -> Config:
     if isinstance(source, Config):
         if flags:
             raise InvalidInput(f"Rota was given a Config and {', '.join(flags)}. Put them into the Config.")
@@ -529,7 +533,7 @@ def _config(source: str | Path | Mapping[str, object] | Config | None, flags: Ma
     if isinstance(source, str) and "://" in source:
         if flags.get("store") is not None:
             raise InvalidInput("Rota was given two stores: a URL and store=... Give one of them.")
-        return load_config(None, flags={**flags, "store": source})
+        return load_config(None, flags={**flags, "store": source}, sections=sections)
     if isinstance(source, str) and Path(source).suffix in (".db", ".sqlite", ".sqlite3"):
         raise InvalidConfig(f"Rota was given {source!r}, which is no URL. Write it as 'sqlite:///{source}'.")
     if source is not None and not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- not every caller is typed
@@ -537,4 +541,4 @@ def _config(source: str | Path | Mapping[str, object] | Config | None, flags: Ma
             f"Rota was given {source!r}, which is no configuration. Give a store's URL, the path of a YAML file,"
             " or a mapping."
         )
-    return load_config(source, flags=flags)
+    return load_config(source, flags=flags, sections=sections)

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from rota.app.host import Host
 from rota.app.rota import Rota
+from rota.app.settings import load_config
 from rota.clock import Clock
-from rota.config import Config, load_config
+from rota.config import Config
 from rota.errors import InvalidConfig
 from rota.stores import url_of_client
 from rota.stores.base import Store

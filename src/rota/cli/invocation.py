@@ -23,9 +23,10 @@ from urllib.parse import unquote
 
 import typer
 
+from rota.app.settings import load_config
 from rota.cli.output import Output
 from rota.clock import SECOND
-from rota.config import Config, load_config
+from rota.config import Config
 from rota.config.urls import masked, scheme_of
 from rota.stores.base import Store
 

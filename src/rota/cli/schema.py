@@ -17,5 +17,5 @@ def openapi(cli: Cli) -> None:
     from rota.app.rota import Rota
 
     # Nothing is opened: the schema is the same over every store.
-    service = Service(Rota("memory://"), base_path=cli.config.server_base_path)
+    service = Service(Rota("memory://"), base_path=cli.config.server.base_path)
     write_json(create_api(service).openapi(), sys.stdout)

@@ -60,7 +60,7 @@ async def _up(
         check_may_work(config)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(config)
-    listener = Listener(host or config.server_host, config.server_port if port is None else port)
+    listener = Listener(host or config.server.host, config.server.port if port is None else port)
     try:
         await _serve(cli, rota, listener, is_built_in=app is None and with_worker, with_worker=with_worker)
     finally:
@@ -88,9 +88,9 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
     service = Service(
         app,
         metrics=Metrics(app),
-        base_path=config.server_base_path,
+        base_path=config.server.base_path,
         is_public=is_public,
-        allowed_hosts=(*config.server_allowed_hosts, listener.host),
+        allowed_hosts=(*config.server.allowed_hosts, listener.host),
     )
     async with service:
         await app.store()  # without it nothing can be served, and nothing is to be left behind
@@ -109,8 +109,8 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
 
 def token_file(config: Config) -> Path:
     """Where the first token is kept: as configured, else beside the database."""
-    if config.server_token_file is not None:
-        return Path(config.server_token_file)
+    if config.server.token_file is not None:
+        return Path(config.server.token_file)
     database = sqlite_file(config.database_url)
     return Path("rota.token") if database is None else database.with_suffix(".token")
 

@@ -12,9 +12,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from rota.codec import warmed
+from rota.config.catalog import NESTED, Catalog, catalog_of
 from rota.config.document import read_document
 from rota.config.layers import (
+    Given,
     KeyPath,
     Layer,
     dotted,
@@ -25,75 +26,52 @@ from rota.config.layers import (
     substituted,
 )
 from rota.config.legacy import modernised
-from rota.config.model import (
-    RULES,
-    SETTINGS,
-    SINKS,
-    TASKS,
-    USER_KEY,
-    Config,
-    default_database,
-    default_spool,
-    warn_of_split,
-)
-from rota.config.settings import ALL
-from rota.config.urls import masked
-from rota.config.values import Convert, as_bool, as_float, as_int, as_text, reader_of
-from rota.core.alert import AlertKind, AlertRule, AlertSink
-from rota.core.task_type import (
-    KNOWN_OPTIONS,
-    RateLimit,
-    RetryPolicy,
-    TaskType,
-    after_cycle,
-    did_you_mean,
-    setting_name,
-)
+from rota.config.model import TASKS, USER_KEY, Config, default_database, default_spool, warn_of_split
+from rota.config.section import Entries, Section, Setting, option_checks
+from rota.config.settings import BASE_SECTIONS, ENGINE_SETTINGS
+from rota.config.values import Convert, as_bool, as_text, reader_of
+from rota.core.task_type import TaskType, after_cycle, setting_name
 from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import UserKeyConfig
 from rota.triggers.cron import Cron
 from rota.triggers.zone import default_timezone
 
-__all__ = ["load_config"]
+__all__ = ["read_config"]
 
 _Value = TypeVar("_Value")
 
-warmed(msgspec.json.Decoder(AlertRule))
-warmed(msgspec.json.Decoder(AlertSink), '{"name":"s"}')
-
 _DEFAULT_FILE: Final = "rota.yaml"
 _TASKS: Final[KeyPath] = tuple(TASKS.split("."))
-_RULES: Final[KeyPath] = tuple(RULES.split("."))
-_SINKS: Final[KeyPath] = tuple(SINKS.split("."))
 _USER_KEY: Final[KeyPath] = tuple(USER_KEY.split("."))
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_SECRET = re.compile(r"passw|secret|token|credential|(?:api|llm)_?key", re.IGNORECASE)
-
-_NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {"rate_limit": RateLimit, "retry": RetryPolicy}
+_ENGINE: Final[Mapping[str, Setting]] = {setting.path: setting for setting in ENGINE_SETTINGS}
 
 
-def load_config(
+def read_config(
     source: str | Path | Mapping[str, object] | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
+    sections: Sequence[Section[Any]] = (),
 ) -> Config:
     """The configuration of this process.
 
     `source` is a YAML file or a mapping of the same shape. Without one the file that ROTA_CONFIG names is read, else
     `rota.yaml` in the working directory, if it is there. `flags` has settings by path ("scheduler.enabled") or by the
-    last name alone ("max_concurrent"). Raises `InvalidConfig` with every problem that was found.
+    last name alone ("max_concurrent"). `sections` are those of the parts; no other part's settings are known. Raises
+    `InvalidConfig` with every problem that was found.
     """
+    catalog = catalog_of((*sections, *(base for base in BASE_SECTIONS if base not in sections)))
     findings = _Findings()
     settings = merged(
-        modernised(layer, findings.warnings)
+        modernised(layer, catalog.renamed, findings.warnings)
         for layer in (
             _source_layer(source, environ, findings.problems),
-            environment_layer(environ, (*_TREE, "processing"), findings.warnings),
-            flag_layer(flags, _SHORT),
+            environment_layer(environ, (*catalog.first_names, "processing"), findings.warnings),
+            flag_layer(flags, catalog.short),
         )
     )
-    config = _build(_Reader(settings, findings), environ)
+    config = _build(_Reader(settings, findings, catalog), environ)
     if findings.problems:
         raise InvalidConfig(_report(findings.problems))
     return config
@@ -125,53 +103,6 @@ def _printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-# --- what settings there are ---------------------------------------------------------------------------------------
-
-_Tree = dict[str, "_Tree | None"]
-
-
-def _struct_tree(struct: type[msgspec.Struct]) -> _Tree:
-    return {
-        setting_name(name): _struct_tree(_NESTED[name]) if name in _NESTED else None
-        for name in struct.__struct_fields__
-        if name not in ("name", "options")
-    }
-
-
-def _tree() -> _Tree:
-    """Every setting by level; None is a value, a dict a section. What people name themselves is in `_NAMED`."""
-    tree: _Tree = {}
-    for path in (*SETTINGS, *(f"{USER_KEY}.{item.name}" for item in fields(UserKeyConfig))):
-        *sections, leaf = path.split(".")
-        _level(tree, sections)[leaf] = None
-    for base in _NAMED:
-        _level(tree, base)
-    return tree
-
-
-def _level(tree: _Tree, sections: Sequence[str]) -> _Tree:
-    for section in sections:
-        below = tree.setdefault(section, {})
-        assert below is not None, "a section is no value"
-        tree = below
-    return tree
-
-
-_NAMED: Final[Mapping[KeyPath, _Tree]] = {
-    _TASKS: {**_struct_tree(TaskType), **dict.fromkeys(KNOWN_OPTIONS)},
-    _RULES: _struct_tree(AlertRule),
-    _SINKS: _struct_tree(AlertSink),
-}
-"""The sections in which people choose the names, and what stands below each name."""
-
-_TREE: Final[_Tree] = _tree()
-_READ: Final[Mapping[str, Convert]] = {setting.path: setting.read for setting in ALL}
-# Of two settings with the same last name the first one has the short flag.
-_SHORT: Final[Mapping[str, KeyPath]] = {
-    setting.path.rpartition(".")[2]: tuple(setting.path.split(".")) for setting in reversed(ALL)
-}
-
-
 # --- from settings to values ---------------------------------------------------------------------------------------
 
 
@@ -186,8 +117,9 @@ class _Findings:
 class _Reader:
     """Hands out settings, keeps the source of each, and knows at the end what nobody asked for."""
 
-    def __init__(self, settings: Layer, findings: _Findings) -> None:
+    def __init__(self, settings: Layer, findings: _Findings, catalog: Catalog) -> None:
         self.findings = findings
+        self.catalog = catalog
         self.sources: dict[str, str] = {}
         self.failed: set[str] = set()
         self._left = dict(settings)
@@ -201,26 +133,29 @@ class _Reader:
         try:
             return convert(given.value)
         except InvalidInput as error:
-            shown = _shown(path, given.value)
+            shown = self.catalog.value_in_message(path, given.value)
             self.failed.add(dotted(path))
             self.findings.problems.append(f"{dotted(path)} is {shown} ({given.source}). {error}")
             return default
 
-    def setting(self, path: str, default: object) -> object:
-        """The value of one of the single settings."""
-        return self.take(tuple(path.split(".")), _READ[path], default)
+    def setting(self, setting: Setting, default: object) -> object:
+        """The value of one of the single settings of the engine."""
+        return self.take(tuple(setting.path.split(".")), setting.read, default)
 
-    def struct(self, base: KeyPath, struct: type[msgspec.Struct]) -> dict[str, object]:
+    def struct(
+        self, base: KeyPath, struct: type[msgspec.Struct], readers: Mapping[str, Convert] | None = None
+    ) -> dict[str, object]:
         """The given settings of a struct, by the names of its fields."""
+        readers = readers or {}
         values: dict[str, object] = {}
         for item in msgspec.structs.fields(struct):
             path = (*base, setting_name(item.name))
-            if item.name in _NESTED:
-                value = self.struct(path, _NESTED[item.name]) or None
+            if item.name in NESTED:
+                value = self.struct(path, NESTED[item.name]) or None
             elif item.name in ("name", "options"):
                 continue
             else:
-                value = self.take(path, reader_of(item), None)
+                value = self.take(path, readers.get(item.name) or reader_of(item), None)
             if value is not None:
                 values[item.name] = value
         return values
@@ -234,46 +169,16 @@ class _Reader:
         """Make a problem of every setting that does not exist, once for a whole section."""
         refused: set[KeyPath] = set()
         for path, (value, source) in self._left.items():
-            here, level = _farthest(path)
+            here, level = self.catalog.farthest(path)
             is_empty_section = level is not None and (value is None or value == {})
             if here not in refused and not is_empty_section:
                 refused.add(here)
-                self.findings.problems.append(_misplaced(here, level, path, value, source))
-
-
-def _farthest(path: KeyPath) -> tuple[KeyPath, _Tree | None]:
-    """How far a path leads: to a section, with what is in it; or to the first name that is none, with None."""
-    level = _TREE
-    for depth in range(len(path)):
-        here = path[: depth + 1]
-        below = _NAMED[here[:-1]] if here[:-1] in _NAMED else level.get(here[-1])
-        if below is None:
-            return here, None
-        level = below
-    return path, level
-
-
-def _misplaced(here: KeyPath, level: _Tree | None, path: KeyPath, value: object, source: str) -> str:
-    what = _shown(path, value) if here == path else "a section"
-    if level is not None:
-        return f"{dotted(here)} is {what} ({source}), but it is a section. It has: {', '.join(level) or 'names'}."
-    siblings = _farthest(here[:-1])[1] or {}
-    if here[-1] in siblings:
-        return f"{dotted(here)} is a section ({source}), but it takes one value. Write it like '{here[-1]}: ...'."
-    return f"{dotted(here)} is {what} ({source}), but there is no such setting. {did_you_mean(here[-1], siblings)}"
-
-
-def _shown(path: KeyPath, value: object) -> str:
-    """A value in a message: short, and without secrets even where the setting is misspelt."""
-    if any(_SECRET.search(name) for name in path):
-        return "'***'"
-    text = masked(repr(value))
-    return text if len(text) <= 120 else f"{text[:100]}..."
+                self.findings.problems.append(self.catalog.misplaced(here, level, path, Given(value, source)))
 
 
 def _build(reader: _Reader, environ: Mapping[str, str]) -> Config:
     timezone = _timezone(reader, environ)
-    store_url = str(reader.setting("store", Config.store_url))
+    store_url = str(reader.setting(_ENGINE["store"], Config.store_url))
     defaults: dict[str, object] = {
         "timezone": timezone,
         "store_url": store_url,
@@ -281,18 +186,20 @@ def _build(reader: _Reader, environ: Mapping[str, str]) -> Config:
         "spool_path": default_spool(store_url),
     }
     single: dict[str, Any] = {}
-    for setting in ALL:
+    for setting in ENGINE_SETTINGS:
         default = defaults.get(setting.attribute, getattr(Config, setting.attribute))
         # What was taken above is gone: its value is the default by now.
-        single[setting.attribute] = reader.setting(setting.path, default)
-    sinks = _sinks(reader)
+        single[setting.attribute] = reader.setting(setting, default)
+    sections = reader.catalog.sections
+    values = ((section, _section(reader, section)) for section in sections)
+    said = {section.name: value for section, value in values if value != section.default}
     config = Config(
         **single,
         user_key=_user_key(reader),
-        alert_sinks=MappingProxyType(sinks),
-        alert_rules=MappingProxyType(_rules(reader, sinks)),
         tasks=MappingProxyType(_tasks(reader, timezone)),
         sources=MappingProxyType(reader.sources),
+        sections=sections,
+        section_values=MappingProxyType(said),
     )
     reader.refuse_the_rest()
     reader.findings.problems.extend(config.problems())
@@ -315,7 +222,7 @@ def _timezone(reader: _Reader, environ: Mapping[str, str]) -> str:
         if value.removeprefix(":") == host:
             reader.sources["timezone"] = f"environment {name}"
             break
-    return str(reader.setting("timezone", host))
+    return str(reader.setting(_ENGINE["timezone"], host))
 
 
 def _user_key(reader: _Reader) -> UserKeyConfig:
@@ -330,33 +237,41 @@ def _user_key(reader: _Reader) -> UserKeyConfig:
         return UserKeyConfig()
 
 
-def _sinks(reader: _Reader) -> dict[str, AlertSink]:
-    return {name: _sink(reader, name) for name in reader.names(_SINKS)}
+def _section(reader: _Reader, section: Section[Any]) -> Any:
+    """The values of a part's section, checked as far as they do not depend on each other."""
+    values: Any = section.values
+    base = (section.name,)
+    given: dict[str, object] = {
+        setting.attribute: reader.take(
+            (*base, *setting.path.split(".")), setting.read, getattr(section.default, setting.attribute)
+        )
+        for setting in section.settings
+    }
+    for entries in section.entries:
+        given[entries.attribute] = MappingProxyType(_entries(reader, (*base, entries.path), entries))
+    made = values(**given)
+    for entries in section.entries:
+        named: Mapping[str, msgspec.Struct] = getattr(made, entries.attribute)
+        for name, entry in named.items():
+            _note(reader, (*base, entries.path, name), [*_wrong_name(name), *entries.check(entry, made)])
+    return made
 
 
-def _sink(reader: _Reader, name: str) -> AlertSink:
-    base = (*_SINKS, name)
-    sink = msgspec.convert({"name": name, **reader.struct(base, AlertSink)}, AlertSink)
-    _note(reader, base, [*_wrong_name(name), *sink.problems()])
-    return sink
+def _entries(reader: _Reader, base: KeyPath, entries: Entries[Any]) -> dict[str, msgspec.Struct]:
+    found = {name: _entry(reader, (*base, name), entries) for name in reader.names(base)}
+    return {name: entry for name, entry in found.items() if entry is not None}
 
 
-def _rules(reader: _Reader, sinks: Mapping[str, AlertSink]) -> dict[str, AlertRule]:
-    rules = {name: _rule(reader, name, sinks) for name in reader.names(_RULES)}
-    return {name: rule for name, rule in rules.items() if rule is not None}
-
-
-def _rule(reader: _Reader, name: str, sinks: Mapping[str, AlertSink]) -> AlertRule | None:
-    base = (*_RULES, name)
-    given = reader.struct(base, AlertRule)
-    if "kind" not in given:
-        if f"{dotted(base)}.kind" not in reader.failed:
-            kinds = ", ".join(kind.value for kind in AlertKind)
-            reader.findings.problems.append(f"{dotted(base)} has no kind. Say what it looks at: {kinds}.")
-        return None
-    rule = msgspec.convert({"name": name, **given}, AlertRule)
-    _note(reader, base, [*_wrong_name(name), *rule.problems(sinks)])
-    return rule
+def _entry(reader: _Reader, base: KeyPath, entries: Entries[Any]) -> msgspec.Struct | None:
+    """None if it lacks something without which nothing else can be said of it."""
+    given = reader.struct(base, entries.struct, entries.readers)
+    missing = [setting for setting in entries.required if setting not in given]
+    reader.findings.problems.extend(
+        f"{dotted(base)} has no {setting}. {entries.required[setting]}"
+        for setting in missing
+        if dotted((*base, setting)) not in reader.failed
+    )
+    return None if missing else msgspec.convert({"name": base[-1], **given}, entries.struct)
 
 
 def _note(reader: _Reader, base: KeyPath, wrong: Sequence[tuple[str, str]]) -> None:
@@ -393,7 +308,8 @@ def _task(reader: _Reader, name: str, timezone: str) -> TaskType:
     if timezone != TaskType(name=name).timezone and task_type.timezone == timezone:
         reader.sources.setdefault(f"{where}.timezone", "the top-level timezone")
     if f"{where}.trigger_mode" not in reader.failed:  # else every setting of the mode that was meant would look wrong
-        problems = task_type.problems(where, reader.sources) or _wrong_cron(task_type, where, reader.sources)
+        checks = option_checks(reader.catalog.sections)
+        problems = task_type.problems(where, reader.sources, checks) or _wrong_cron(task_type, where, reader.sources)
         reader.findings.problems.extend(problems)
     return task_type
 
@@ -410,8 +326,8 @@ def _complete_rate_limit(reader: _Reader, base: KeyPath, given: dict[str, object
 
 def _options(reader: _Reader, base: KeyPath) -> dict[str, object]:
     options: dict[str, object] = {}
-    for name, (kind, _, _) in KNOWN_OPTIONS.items():
-        value = reader.take((*base, name), as_int if kind is int else as_float, None)
+    for name, option in reader.catalog.type_options.items():
+        value = reader.take((*base, name), option.read, None)
         if value is not None:
             options[name] = value
     return options

@@ -29,7 +29,6 @@ __all__ = [
     "as_names",
     "as_path",
     "as_spool",
-    "as_template",
     "as_text",
     "as_zone",
     "reader_of",
@@ -113,24 +112,6 @@ def as_argv(value: object) -> tuple[str, ...]:
     return tuple(map(as_text, argv))
 
 
-def as_template(value: object) -> tuple[str | tuple[str, ...], ...]:
-    """A program and its arguments, where an inner list is left out if its placeholder has no value.
-
-    The environment has it as JSON: a list still, never a line for a shell.
-    """
-    try:
-        given: object = msgspec.json.decode(value) if isinstance(value, str) else value
-        template = msgspec.convert(given, tuple[str | tuple[str, ...], ...])
-    except (msgspec.MsgspecError, UnicodeError):
-        template = ()
-    first = template[0] if template else ""
-    if not isinstance(first, str) or not first.strip() or "\0" in str(template):
-        raise InvalidConfig(
-            "Use a list: the program, then its arguments, like [my-agent, --print, [--resume, '{sessionId}']]."
-        )
-    return template
-
-
 def as_choice(*choices: str) -> Convert:
     """How one of a few words is read."""
     return lambda value: _chosen(value, choices)
@@ -159,7 +140,7 @@ def as_zone(value: object) -> str:
 
 
 def reader_of(field: msgspec.structs.FieldInfo) -> Convert:
-    """How a setting of a struct is read: by the name and the type of its field."""
+    """How a setting of a struct is read, by the name and the type of its field."""
     if field.name.endswith("_ms"):
         return as_duration
     if field.name in _BY_NAME:
@@ -190,10 +171,7 @@ def _chosen(value: object, choices: Collection[str]) -> str:
 
 _BY_NAME: Final[dict[str, Convert]] = {
     "after": as_names,
-    "command": as_argv,
-    "threshold": as_amount,
     "timezone": as_zone,
-    "to": as_names,
 }
 _BY_TYPE: Final[dict[object, Convert]] = {bool: as_bool, int: as_int, float: as_float, str: as_text}
 

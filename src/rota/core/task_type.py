@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import graphlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -24,8 +25,8 @@ from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import check_task_type
 
 __all__ = [
-    "KNOWN_OPTIONS",
     "Option",
+    "OptionCheck",
     "RateLimit",
     "RetryPolicy",
     "TaskConfig",
@@ -40,6 +41,9 @@ __all__ = [
 
 Option = bool | int | float | str
 """A setting that only the handler of a type understands."""
+
+OptionCheck = Callable[[Option], str | None]
+"""What to do about the value of an option; None if it is fine. Whoever brings the handler knows."""
 
 _LONGEST: Final[Millis] = 10 * 366 * DAY
 
@@ -108,29 +112,26 @@ class TaskType(msgspec.Struct, frozen=True, kw_only=True):
         """How long debouncing may put a task off, from the first activity: as given, or 4 x interval."""
         return 4 * self.interval_ms if self.max_wait_ms is None else self.max_wait_ms
 
-    def problems(self, where: str = "", sources: Mapping[str, str] | None = None) -> list[str]:
+    def problems(
+        self,
+        where: str = "",
+        sources: Mapping[str, str] | None = None,
+        options: Mapping[str, OptionCheck] | None = None,
+    ) -> list[str]:
         """Everything that is impossible in these settings, one sentence each: path, value, what to do.
 
-        `where` is the path of the type, `sources` says where a value at a path came from.
+        `where` is the path of the type, `sources` says where a value at a path came from. `options` are all those that
+        a handler understands; without them only what holds for every option is checked.
         """
         where = where or f"tasks.{self.name}"
-        wrong = list(_wrong_types(self)) or list(_wrong_settings(self))
+        wrong = list(_wrong_types(self)) or [*_wrong_settings(self), *_wrong_options(self, options)]
         return [_sentence(where, setting, value, advice, sources or {}) for setting, value, advice in wrong]
 
-    def validate(self, where: str = "") -> None:
+    def validate(self, where: str = "", options: Mapping[str, OptionCheck] | None = None) -> None:
         """Raise `InvalidConfig` with every problem, if there is one."""
-        found = self.problems(where)
+        found = self.problems(where, options=options)
         if found:
             raise InvalidConfig(" ".join(found))
-
-
-KNOWN_OPTIONS: Final[Mapping[str, tuple[type[int] | type[float], float, float]]] = {
-    "backfill_days": (int, 0, 3_660),
-    "batch_size": (int, 1, 10_000),
-    "retention_days": (int, 1, 36_600),
-    "similarity_threshold": (float, 0, 1),
-}
-"""The settings of the built-in handlers: their type, least and greatest value."""
 
 
 def setting_name(field: str) -> str:
@@ -181,6 +182,10 @@ def decode_task_type(text: str) -> TaskType:
 # --- rules ---------------------------------------------------------------------------------------------------------
 
 _Wrong = tuple[str, object, str]
+
+_MAX_OPTIONS: Final = 64
+_OPTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_OWN_SETTINGS: Final = frozenset(map(setting_name, TaskType.__struct_fields__))
 
 _GRID = (TriggerMode.PERIODIC, TriggerMode.INTERVAL)
 
@@ -256,7 +261,6 @@ def _wrong_settings(task_type: TaskType) -> Iterator[_Wrong]:
         if not holds(task_type):
             yield setting, getattr(task_type, setting), advice
     yield from _wrong_limits(task_type)
-    yield from _wrong_options(task_type)
 
 
 def _wrong_names(task_type: TaskType) -> Iterator[_Wrong]:
@@ -289,15 +293,24 @@ def _wrong_limits(task_type: TaskType) -> Iterator[_Wrong]:
         yield "rate_limit.burst", limit.burst, "Use 1 to 1000000."
 
 
-def _wrong_options(task_type: TaskType) -> Iterator[_Wrong]:
+def _wrong_options(task_type: TaskType, known: Mapping[str, OptionCheck] | None) -> Iterator[_Wrong]:
+    if len(task_type.options) > _MAX_OPTIONS:
+        yield "options", len(task_type.options), f"A type has at most {_MAX_OPTIONS} options."
     for name, value in task_type.options.items():
-        if name not in KNOWN_OPTIONS:
-            yield name, value, f"There is no such option. {did_you_mean(name, KNOWN_OPTIONS)}"
-            continue
-        kind, least, greatest = KNOWN_OPTIONS[name]
-        if not _is_number(value, kind) or not least <= float(value) <= greatest:
-            whole = "a whole number" if kind is int else "a number"
-            yield name, value, f"Use {whole} from {least} to {greatest}."
+        if not _OPTION_NAME.fullmatch(name) or name in _OWN_SETTINGS:
+            yield name, value, "Use another name: up to 64 small letters, digits and '_', and no setting of every type."
+        elif known is not None and name not in known:
+            yield name, value, f"There is no such option. {did_you_mean(name, known)}"
+        else:
+            advice = _wrong_option(value) if known is None else known[name](value)
+            if advice is not None:
+                yield name, value, advice
+
+
+def _wrong_option(value: Option) -> str | None:
+    if isinstance(value, str):
+        return None if len(value) <= 1_000 and _is_text(value) else "Use up to 1000 characters of UTF-8."
+    return None if math.isfinite(value) else "Use a finite number."
 
 
 def _is_text(text: str) -> bool:
@@ -305,10 +318,6 @@ def _is_text(text: str) -> bool:
         return b"\0" not in text.encode()
     except UnicodeError:
         return False
-
-
-def _is_number(value: object, kind: type[int] | type[float]) -> bool:
-    return isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
 
 
 def _sentence(where: str, field: str, value: object, advice: str, sources: Mapping[str, str]) -> str:

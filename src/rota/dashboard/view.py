@@ -279,7 +279,7 @@ def safe_back(path: str, base_path: str) -> str:
 
 
 def _hides_payloads(service: Service) -> bool:
-    return service.app.config.hide_payloads
+    return service.app.config.server.hide_payloads
 
 
 def _encoded_flash(sentence: str) -> str:

@@ -18,6 +18,7 @@ from rota.memory.handlers import handlers_of
 from rota.memory.llm import LlmMerger
 from rota.memory.memory import Memory, MemorySettings
 from rota.memory.merging import Merger, RuleMerger
+from rota.memory.section import MEMORY_SECTION, MemoryConfig
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
 from rota.part import PartHost
 from rota.runtime.database_owner import MEMORY
@@ -53,13 +54,14 @@ def make_memory(
 ) -> Memory:
     """The memory of a host, by its configuration or by another that knows better."""
     config = config or host.config
-    kind = cast('Literal["hashing", "sentence-transformers"]', config.memory_embedder)
+    given = MEMORY_SECTION.of(config)
+    kind = cast('Literal["hashing", "sentence-transformers"]', given.embedder)
     memory = Memory(
         host.database,
         host.touch,
         lambda: touched_types(host),
-        embedder=embedder or embedder_for(kind, config.memory_model if kind != "hashing" else None),
-        merger=merger or _merger_for(config),
+        embedder=embedder or embedder_for(kind, given.model if kind != "hashing" else None),
+        merger=merger or _merger_for(given),
         settings=_settings_for(config),
         keys=config.user_key,
         changing=lambda: host.database_of(MEMORY, settle=True),
@@ -85,28 +87,29 @@ def _effective(config: Config, task_type: TaskType) -> TaskType:
 
 
 def _settings_for(config: Config) -> MemorySettings:
+    given = MEMORY_SECTION.of(config)
     options: dict[str, Option] = {}
     for task_type in MEMORY_TYPES:
         # A batch size is said for each type; that of compression counts for all.
         options = {**_effective(config, task_type).options, **options}
     return MemorySettings(
-        anonymous=cast('Literal["default", "reject"]', config.memory_anonymous),
+        anonymous=cast('Literal["default", "reject"]', given.anonymous),
         threshold=float(options["similarity_threshold"]),
         batch_size=int(options["batch_size"]),
-        settling_ms=config.memory_settling_ms,
+        settling_ms=given.settling_ms,
         retention_days=int(options["retention_days"]),
         backfill_days=int(options["backfill_days"]),
         timezone=config.timezone,
     )
 
 
-def _merger_for(config: Config, environ: Mapping[str, str] = os.environ) -> Merger:
-    if config.memory_merge == "rules":
+def _merger_for(given: MemoryConfig, environ: Mapping[str, str] = os.environ) -> Merger:
+    if given.merge == "rules":
         return RuleMerger()
-    url = config.memory_llm_url or environ.get("OPENAI_BASE_URL")
-    if not config.memory_llm_model or not url:
+    url = given.llm_url or environ.get("OPENAI_BASE_URL")
+    if not given.llm_model or not url:
         raise InvalidConfig(
             "memory.merge is 'llm', but nobody says which model to ask, or where. Set memory.llm_model and"
             " memory.llm_url or OPENAI_BASE_URL (and memory.llm_key or OPENAI_API_KEY, if the server wants one)."
         )
-    return LlmMerger(url, config.memory_llm_model, config.memory_llm_key or environ.get("OPENAI_API_KEY"))
+    return LlmMerger(url, given.llm_model, given.llm_key or environ.get("OPENAI_API_KEY"))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from rota.memory.section import MEMORY_SECTION
 from rota.part import HasHost, Part
 from rota.runtime.database_owner import MEMORY
 
@@ -30,6 +31,7 @@ class MemoryPart(Part):
     """Without an embedder or a merger those of the configuration count: the app's, or another that knows better."""
 
     name = MEMORY
+    section = MEMORY_SECTION
 
     def __init__(
         self, *, embedder: Embedder | None = None, merger: Merger | None = None, config: Config | None = None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from rota.clock import DAY, HOUR, MINUTE, SECOND
-from rota.core.task_type import Option, TaskType, TriggerMode, setting_name
+from rota.core.task_type import TaskType, TriggerMode, setting_name
 from rota.memory.cleanup import RETENTION_DAYS
 from rota.memory.compression import BATCH_SIZE
 from rota.memory.grouping import THRESHOLD
@@ -78,7 +75,7 @@ MEMORY_TYPES: Final[tuple[TaskType, ...]] = (
 
 
 def settings_of(task_type: TaskType) -> dict[str, Any]:
-    """What a type says beyond the defaults, as a decorator takes it: durations in seconds, options beside the rest."""
+    """What a type says beyond the defaults, as a decorator takes it: durations in seconds."""
     plain = TaskType(name=task_type.name)
     given: dict[str, Any] = {}
     for field in TaskType.__struct_fields__:
@@ -87,8 +84,4 @@ def settings_of(task_type: TaskType) -> dict[str, Any]:
             continue
         given[setting_name(field)] = value / SECOND if field.endswith("_ms") else value
     # The interval is said even if it is the default: a reader of the settings looks for it first.
-    return {"interval": task_type.interval_ms / SECOND, **given, **_plain_options(task_type.options)}
-
-
-def _plain_options(options: Mapping[str, Option]) -> dict[str, Option]:
-    return msgspec.to_builtins(dict(options))
+    return {"interval": task_type.interval_ms / SECOND, **given, "options": dict(task_type.options)}
