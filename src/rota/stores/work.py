@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from rota.clock import Instant
+from rota.clock import Instant, Millis
 from rota.core import serial as serials
 from rota.core.lifecycle import Step
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Task, TaskStatus
@@ -14,7 +15,12 @@ from rota.errors import UnknownTaskType
 from rota.stores.base import TypeRecord
 from rota.stores.transaction import Completion, Transaction, Written
 
-__all__ = ["Work"]
+__all__ = ["SOON_MS", "Work", "unit_of_work"]
+
+T = TypeVar("T")
+
+SOON_MS: Millis = 2_000
+"""Only what is due this soon wakes others: anything later is seen by their next tick in time."""
 
 _NOTHING = Entry(None, NO_PAST)
 _TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
@@ -178,3 +184,14 @@ class Work:
         if deltas:
             transaction.count(deltas)
             self._deltas.clear()
+
+
+def unit_of_work(transaction: Transaction, verb: Callable[[Work], T], now: Instant | None) -> tuple[T, bool]:
+    """The verb as one step: its answer, and whether it made something due soon; the other instances are told."""
+    work = Work(transaction, now)
+    answer = verb(work)
+    work.finish()
+    is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
+    if is_soon:
+        transaction.poke()
+    return answer, is_soon

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,9 +31,7 @@ from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
 from rota.stores.users import owns_prefix
 
-__all__ = ["Answers", "Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
-
-T = TypeVar("T")
+__all__ = ["Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -57,13 +55,6 @@ class Swept(NamedTuple):
     next_due_at: Instant | None
 
 
-class Answers(NamedTuple, Generic[T]):
-    """One answer per item, None where the item is not for the script; and whether something is due soon."""
-
-    woke: bool
-    items: list[T | None]
-
-
 class Filtered(NamedTuple):
     """How many tasks were looked at, the last one of them, and those that match."""
 
@@ -81,9 +72,11 @@ class Ticked(NamedTuple):
 class Scripts:
     """The scripts of one server under one prefix."""
 
-    def __init__(self, server: Server, keys: Keys, clock: Clock | None) -> None:
+    def __init__(self, server: Server, keys: Keys, clock: Clock | None, on_due_soon: Callable[[], None]) -> None:
         self.server = server
         self.keys = keys
+        self.on_due_soon = on_due_soon
+        """Called when a hot verb has made something due soon; the other instances hear of it from the script."""
         self.origin = uuid.uuid4().hex[:12]
         """Who publishes a wake-up: whoever hears its own need not heed it."""
         self._clock = clock
@@ -153,22 +146,26 @@ class Scripts:
 
     # --- hot verbs: each answers None where the item is not for the script, and nothing was written for it ---
 
-    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> Answers[Scheduled]:
-        woke, found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
-        return Answers(woke, [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)])
+    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> list[Scheduled | None]:
+        found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
+        return [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)]
 
-    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> Answers[Touched]:
-        woke, found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
-        return Answers(woke, [_touched(*each) for each in found])
+    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> list[Touched | None]:
+        found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
+        return [_touched(*each) for each in found]
 
-    async def settle(self, task_type: str, settlements: Sequence[Settlement], now: Instant | None) -> Answers[Reply]:
-        woke, found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
-        return Answers(woke, [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)])
+    async def settle(
+        self, task_type: str, settlements: Sequence[Settlement], now: Instant | None
+    ) -> list[Reply | None]:
+        found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
+        return [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)]
 
-    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> tuple[bool, Any]:
+    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> Any:
         woke, *found = await self.run(name, task_type, items, now)
+        if woke:
+            self.on_due_soon()
         # Without its type nothing can be decided: the slow way says so.
-        return bool(woke), found[0] if found else [[b"rare"]] * len(items)
+        return found[0] if found else [[b"rare"]] * len(items)
 
     async def claim(
         self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None, *, is_share: bool = False
