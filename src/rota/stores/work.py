@@ -15,7 +15,7 @@ from rota.errors import UnknownTaskType
 from rota.stores.base import TypeRecord
 from rota.stores.transaction import Completion, Transaction, Written
 
-__all__ = ["SOON_MS", "Work", "unit_of_work"]
+__all__ = ["SOON_MS", "TOTALS", "Work", "unit_of_work"]
 
 T = TypeVar("T")
 
@@ -23,7 +23,8 @@ SOON_MS: Millis = 2_000
 """Only what is due this soon wakes others: anything later is seen by their next tick in time."""
 
 _NOTHING = Entry(None, NO_PAST)
-_TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
+TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
+"""The kept counter in which a run counts that ended so."""
 
 
 class Work:
@@ -122,7 +123,7 @@ class Work:
 
     def _record(self, run: RunRecord) -> None:
         self._runs.append(run)
-        total = _TOTALS.get(run.status)
+        total = TOTALS.get(run.status)
         if total is not None:
             self._deltas[run.task_type][total] += 1
 

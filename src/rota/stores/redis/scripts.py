@@ -29,6 +29,7 @@ from rota.stores.redis.client import Call, Server
 from rota.stores.redis.codec import decode_entry, decode_task, is_aside
 from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
+from rota.stores.redis.source import RARE
 from rota.stores.users import owns_prefix
 
 __all__ = ["Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
@@ -165,7 +166,7 @@ class Scripts:
         if woke:
             self.on_due_soon()
         # Without its type nothing can be decided: the slow way says so.
-        return found[0] if found else [[b"rare"]] * len(items)
+        return found[0] if found else [[_RARE]] * len(items)
 
     async def claim(
         self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None, *, is_share: bool = False
@@ -356,7 +357,7 @@ _NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
 
 
 def _scheduled(identity: Identity, outcome: bytes, flat: Any = (), payload: bytes | None = None) -> Scheduled | None:
-    if outcome == b"rare":
+    if outcome == _RARE:
         return None
     return Scheduled(_SCHEDULED[outcome], decode_task(identity, flat, payload))
 
@@ -373,7 +374,7 @@ def _activity(activity: Activity) -> dict[str, object]:
 
 
 def _touched(outcome: bytes, due: Any = b"", coalesced: int = 0) -> Touched | None:
-    if outcome == b"rare":
+    if outcome == _RARE:
         return None
     return Touched(_TOUCHED[outcome], due if isinstance(due, int) else None, coalesced)
 
@@ -400,7 +401,7 @@ def _renewal(renewal: Renewal) -> dict[str, object]:
 
 
 def _reply(identity: Identity, answer: bytes, flat: Any = (), payload: bytes | None = None) -> Reply | None:
-    if answer == b"rare":
+    if answer == _RARE:
         return None
     return Reply(_ANSWERS[answer], decode_task(identity, flat, payload))
 
@@ -432,6 +433,7 @@ def _claimed(name: str, now: int, due: Any, taken: Sequence[Any] | None = None) 
     return Claimed(tasks, due if isinstance(due, int) else None, now)
 
 
+_RARE = RARE.encode()
 _SCHEDULED = {outcome.value.encode(): outcome for outcome in ScheduleOutcome}
 _TOUCHED = {outcome.value.encode(): outcome for outcome in TouchOutcome}
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}

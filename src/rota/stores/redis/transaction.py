@@ -25,17 +25,14 @@ from rota.core.task_type import encode_task_type
 from rota.stores.base import Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, index_members, moves
-from rota.stores.redis.keys import NORMAL_LANE
+from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
 from rota.stores.redis.scripts import Scripts, decode_types
 from rota.stores.transaction import Completion, Written
 
 __all__ = ["RedisTransaction", "stream_order"]
 
 _NOTHING = Entry(None, NO_PAST)
-_SEEN = "seen:"
 _OLDEST = "0-0"
-NEED_TTL_MS = 2 * DAY
-"""How long it is remembered which completions a follower has seen: far longer than a pump can be late."""
 _NEAR_FULL = 1_000
 """A type this close to its limit counts exactly; further away nothing waits for the counter."""
 
@@ -351,7 +348,7 @@ class RedisTransaction:
             )
 
     def completed_for(self, identity: Identity) -> set[str]:
-        return {name for name in self._need(identity) if not name.startswith(_SEEN)}
+        return {name for name in self._need(identity) if not name.startswith(SEEN)}
 
     def _need(self, identity: Identity) -> dict[str, str]:
         if identity not in self._needs:
@@ -367,7 +364,7 @@ class RedisTransaction:
         need = self._need(identity)
         # What completed in another store is older than anything that a pump can bring here.
         new = log_id or _OLDEST
-        known = [need[field] for field in (task_type, f"{_SEEN}{task_type}") if field in need]
+        known = [need[field] for field in (task_type, f"{SEEN}{task_type}") if field in need]
         if log_id is not None and any(stream_order(log_id) <= stream_order(old) for old in known):
             return False
         need[task_type] = new
@@ -380,7 +377,7 @@ class RedisTransaction:
             self._belongs_to(identity.task_type)
             need = self._need(identity)
             for name in self.completed_for(identity):
-                need[f"{_SEEN}{name}"] = need.pop(name)
+                need[f"{SEEN}{name}"] = need.pop(name)
 
     def forget_completed(self, identities: Collection[Identity]) -> None:
         for identity in identities:
@@ -396,7 +393,7 @@ class RedisTransaction:
                 yield ["ZREM", self._keys.of("keys", identity.task_type), identity.key]
             if need:
                 yield ["HSET", key, *(text for pair in sorted(need.items()) for text in pair)]
-                if all(name.startswith(_SEEN) for name in need):
+                if all(name.startswith(SEEN) for name in need):
                     yield ["PEXPIRE", key, NEED_TTL_MS]
 
     # --- what ran, over time ---
