@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from rota.runtime.health import Pulse
 from rota.runtime.reconciler import Reconciler
 from rota.seeds import RedisTaskScheduler, get_scheduler, init_scheduler, set_scheduler
 from rota.stores.redis import RedisStore
+from rota.stores.redis.client import Server
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World, hourly
 from rota.testing.redis_servers import RedisServer, redis_server
@@ -187,6 +188,33 @@ async def test_the_seeds_scheduler_on_a_client(
         await scheduler.stop()
         await client.aclose()
     assert isinstance(RedisTaskScheduler(redis.url, config), RedisTaskScheduler)
+
+
+async def test_what_was_handed_on_before_a_crash_is_not_handed_on_again(
+    stores: tuple[RedisStore, ...], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pump dies before it has taken out of the log what it handed on; the keys completed in no order of theirs."""
+    world = World(stores[0], clock)
+    await world.type("a")
+    await world.type("b", trigger_mode=TriggerMode.AFTER, after=("a",))
+    for key in ("z", "m", "a"):
+        await world.schedule(key, "a")
+        await world.run(task_type="a")
+    many = Server.many
+
+    async def dies(self: Server, commands: Sequence[Sequence[str | int | bytes]]) -> list[object]:
+        if commands and commands[0][0] == "XDEL":
+            raise StoreUnavailable("The pump died here.")
+        return await many(self, commands)
+
+    monkeypatch.setattr(Server, "many", dies)
+    with pytest.raises(StoreUnavailable):
+        await world.pump()
+    monkeypatch.undo()
+    for _ in range(3):
+        await world.run(task_type="b")
+    assert await world.pump() == 3
+    assert [await world.status(key, "b") for key in ("a", "m", "z")] == [TaskStatus.COMPLETED] * 3
 
 
 async def test_a_server_that_has_forgotten_its_scripts_is_told_again(

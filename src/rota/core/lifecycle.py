@@ -64,8 +64,16 @@ from rota.triggers import AnyTrigger, Once, Policy, Span, decode_trigger
 from rota.triggers import series as fires
 
 __all__ = [
+    "ERRED",
+    "FAILED",
+    "LOST",
+    "LOST_ERROR",
     "MAX_CRASHES",
     "MAX_SNOOZES",
+    "POISON",
+    "PUT_OFF",
+    "REASON_OF",
+    "RUN_STATUS_OF",
     "SUSPECT_CRASHES",
     "TABLE",
     "Special",
@@ -96,6 +104,9 @@ MAX_CRASHES = 3
 SUSPECT_CRASHES = MAX_CRASHES - 1
 """From so many crashes on the next one makes a task poison: an instance runs one such task at a time."""
 MAX_SNOOZES = 100
+LOST, POISON = "lost", "poison"
+"""The reasons of a run whose instance stopped renewing, and of a task that was given up because of them."""
+LOST_ERROR = "The instance %s stopped renewing its lease."
 
 _REPLACED = 0
 """`claimed_version` of a running task whose trigger was replaced since the claim; versions start at 1."""
@@ -403,8 +414,8 @@ def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = Fa
         token=task.token,
         transition=Transition.REAP,
         duration_ms=max(0, now - (task.claimed_at or now)),
-        reason="lost",
-        error=f"The instance {task.instance} stopped renewing its lease.",
+        reason=LOST,
+        error=LOST_ERROR % task.instance,
     )
     return _leave(entry, task, lost, task_type, now)
 
@@ -418,7 +429,7 @@ def _never_begun(task: Task) -> Settlement:
 
 # --- leaving `running` ----------------------------------------------------------------------------------------------
 
-_RUN_STATUS = {
+RUN_STATUS_OF: Mapping[Transition, RunStatus] = {
     Transition.COMPLETE: RunStatus.SUCCESS,
     Transition.DISCARD: RunStatus.SKIPPED,
     Transition.RETRY: RunStatus.ERROR,
@@ -427,16 +438,28 @@ _RUN_STATUS = {
     Transition.RELEASE: RunStatus.SKIPPED,
     Transition.REAP: RunStatus.LOST,
 }
-_DEFAULT_REASON = {Transition.DISCARD: "discarded", Transition.SNOOZE: "snoozed", Transition.RELEASE: "released"}
+"""How a run is recorded that ended so."""
+REASON_OF: Mapping[Transition, str] = {
+    Transition.DISCARD: "discarded",
+    Transition.SNOOZE: "snoozed",
+    Transition.RELEASE: "released",
+}
+"""The reason where the runner gives none."""
+ERRED = frozenset({Transition.RETRY, Transition.FAIL})
+"""The handler has failed: it counts as an error."""
+FAILED = ERRED | {Transition.REAP}
+"""Where the task ends failed, if it is not tried again."""
+PUT_OFF = frozenset({Transition.SNOOZE, Transition.RELEASE})
+"""Nothing was tried: it is no attempt, starts no cooldown, and says nothing about the breaker."""
 
 
 def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, now: Instant) -> Step:
     """The five questions of the essay above, in their order."""
     counted = _count(task, settled, now)
     retry_at = _retry_at(counted, settled, task_type, now)
-    failed = settled.transition in (Transition.RETRY, Transition.FAIL, Transition.REAP)
+    failed = settled.transition in FAILED
     if failed and retry_at is None and counted.crashes >= MAX_CRASHES:
-        counted = replace(counted, reason="poison")
+        counted = replace(counted, reason=POISON)
     run = _run_of(task, settled, counted.reason, now)
     if task.want is Want.CANCEL:
         completed = settled.transition is Transition.COMPLETE
@@ -470,11 +493,11 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
         extended=False,
         last_token=task.token,
         last_outcome=transition,
-        errors=task.errors + (transition in (Transition.RETRY, Transition.FAIL)),
+        errors=task.errors + (transition in ERRED),
         crashes=task.crashes + (transition is Transition.REAP),
         snoozes=task.snoozes + 1 if transition is Transition.SNOOZE else 0,
-        attempt=task.attempt - (transition in (Transition.SNOOZE, Transition.RELEASE)),
-        reason=settled.reason or _DEFAULT_REASON.get(transition),
+        attempt=task.attempt - (transition in PUT_OFF),
+        reason=settled.reason or REASON_OF.get(transition),
         error=settled.error,
         result=settled.result,
         updated_at=now,
@@ -588,7 +611,7 @@ def _finish(task: Task, status: TaskStatus, task_type: TaskType, now: Instant) -
 
 def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant, *, ended: bool) -> Past:
     """Success and failure both start the cooldown; a task that ended failed counts against the breaker."""
-    if not ended or settled.transition in (Transition.SNOOZE, Transition.RELEASE):
+    if not ended or settled.transition in PUT_OFF:
         return past
     kept_ms = max(DAY, 2 * task_type.interval_ms)
     remembered = replace(past, last_exec_at=now, forget_at=max(now + kept_ms, past.forget_at or 0))
@@ -823,7 +846,7 @@ def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -
         task_type=task.task_type,
         key=task.key,
         user_id=task.user_id,
-        status=_RUN_STATUS[settled.transition],
+        status=RUN_STATUS_OF[settled.transition],
         trigger_mode="manual" if task.manual else task.trigger_mode,
         fire_at=None if task.manual else task.fire_at,
         started_at=started_at,

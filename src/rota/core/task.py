@@ -17,6 +17,7 @@ from rota.codec import warmed
 from rota.triggers import AnyTrigger, Cron, Interval, Policy, decode_trigger
 
 __all__ = [
+    "LIVE",
     "NO_PAST",
     "Activity",
     "Change",
@@ -50,10 +51,10 @@ class TaskStatus(StrEnum):
     @property
     def is_live(self) -> bool:
         """Whether the identity is taken: work is waiting, held back or under way."""
-        return self in _LIVE
+        return self in LIVE
 
 
-_LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSED})
+LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSED})
 
 
 class Want(StrEnum):

@@ -187,7 +187,7 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
-def size_of(item: NewTask | Activity | Change | Settlement | tuple[Transition, Identity]) -> int:
+def size_of(item: object) -> int:
     """Roughly how many bytes an item brings into its group."""
     if isinstance(item, NewTask | Change) and isinstance(item.payload, str):
         return 200 + len(item.payload)

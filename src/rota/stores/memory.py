@@ -36,9 +36,9 @@ from rota.stores.base import (
 )
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.queries import tokens_now, unknown_type
-from rota.stores.transaction import Completion, Transaction, Written
+from rota.stores.transaction import Completion, WholeTransaction, Written
 from rota.stores.transactional import TransactionalStore
-from rota.stores.users import belongs_to, is_erasable, is_old_run, is_still_running
+from rota.stores.users import belongs_to, is_erasable, is_newer, is_old_run, is_still_running
 
 __all__ = ["MemoryStore"]
 
@@ -62,22 +62,13 @@ class MemoryStore(TransactionalStore):
     async def close(self) -> None:
         await self._drain()
 
-    async def _transact(self, function: Callable[[Transaction], T]) -> T:
+    async def _transact(self, function: Callable[[WholeTransaction], T]) -> T:
         with self._lock:
             return function(self._data)
 
-    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
+    def _transact_blocking(self, function: Callable[[WholeTransaction], T], timeout: float) -> T:
         with self._lock:
             return function(self._data)
-
-    async def wait(self, timeout_ms: Millis) -> bool:
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                await self._poked.wait()
-        except TimeoutError:
-            return False
-        self._poked.clear()
-        return True
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
         return [self._data.tasks.get(identity) for identity in identities]
@@ -309,8 +300,9 @@ class MemoryTransaction:
     def completed_for(self, identity: Identity) -> set[str]:
         return self._completed_for[identity]
 
-    def mark_completed(self, identity: Identity, task_type: str) -> None:
+    def mark_completed(self, identity: Identity, task_type: str, log_id: str | None = None) -> bool:
         self._completed_for[identity].add(task_type)
+        return True
 
     def clear_completed(self, identities: Collection[Identity]) -> None:
         for identity in identities:
@@ -369,12 +361,8 @@ class MemoryTransaction:
         self._completions = [
             each
             for each in self._completions
-            if each.user_id != user_id or self._is_newer(Identity(each.task_type, each.key), until)
+            if each.user_id != user_id or is_newer(self.tasks.get(Identity(each.task_type, each.key)), until)
         ]
-
-    def _is_newer(self, identity: Identity, until: Instant) -> bool:
-        task = self.tasks.get(identity)
-        return task is not None and task.created_at > until
 
     def erasure(self, user_id: str) -> Erasure | None:
         return self._erasures.get(user_id)

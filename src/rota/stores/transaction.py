@@ -1,8 +1,16 @@
-"""What one atomic step of a store may read and write.
+"""What one atomic step of a store may read and write, by what needs it.
 
-The verbs of `stores/verbs.py` are written once against this port; `memory` and `sql` implement it. Whatever a
-transaction reads with `load`, `due`, `expired` and the like is locked until it ends, so that what the verb decides is
-still true when it is written.
+    Transaction         what a verb on identities needs. Every store has it; on Redis a step knows one type alone.
+    Sweeps              what a tick needs beside: leases and serials of all types, and who is at work
+    Retention           what pruning needs beside
+    UserData            what erasing and exporting a user needs beside
+    WholeTransaction    all of it: a transaction that sees every type at once, which `memory` and `sql` have
+
+The verbs of `stores/verbs.py` are written once against a `Transaction`. Those that go over all types have a part that
+says what is done to identities that were found; `redis` finds them in its own way, type by type, and calls the same.
+
+Whatever a transaction reads with `load`, `due`, `expired` and the like is locked until it ends (or, on Redis, compared
+at its end), so that what the verb decides is still true when it is written.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from rota.core.history import Resolution, Slice, SliceKey
 from rota.core.task import Entry, Identity, RunRecord
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 
-__all__ = ["Completion", "Transaction", "Written"]
+__all__ = ["Completion", "Retention", "Sweeps", "Transaction", "UserData", "WholeTransaction", "Written"]
 
 
 class Written(NamedTuple):
@@ -35,6 +43,8 @@ class Completion(NamedTuple):
     user_id: str | None
     device_id: str | None
     agent_id: str | None
+    log_id: str | None = None
+    """Where it stands in the log, if it may be handed on more than once: by it a follower knows what it has seen."""
 
 
 class Transaction(Protocol):
@@ -56,10 +66,13 @@ class Transaction(Protocol):
 
     def write(self, changes: Sequence[Written]) -> None: ...
 
-    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
-        """The first identities, in (type, key) order and behind `after`, of which anything is known: a task, a past,
-        or the completion of a type that it comes after. For moving to another store; nothing is locked."""
+    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]: ...
+
+    def owned(self, task_type: str, owner: str) -> int:
+        """How many live tasks of the type an owner has."""
         ...
+
+    # --- lanes and serials ---
 
     def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         """The first due tasks of a lane, in due order; ones that another transaction holds are passed over."""
@@ -73,34 +86,6 @@ class Transaction(Protocol):
         """The priorities that the type has ever used."""
         ...
 
-    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]: ...
-
-    def extend_leases(self, until: Instant) -> int:
-        """Let no lease end before `until` that was renewed since it was last extended; how many were extended."""
-        ...
-
-    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
-        """Let every lease end so much earlier, but none before `until`."""
-        ...
-
-    def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]: ...
-
-    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
-        """Pending and paused tasks whose `expires_at` has passed."""
-        ...
-
-    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]: ...
-
-    def forget(self, now: Instant, limit: int) -> int:
-        """Remove the pasts that have no task and are past their time."""
-        ...
-
-    def owned(self, task_type: str, owner: str) -> int:
-        """How many live tasks of the type an owner has."""
-        ...
-
-    # --- serials ---
-
     def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
         """Keep every other transaction from counting or changing who runs under these until this one ends."""
         ...
@@ -109,10 +94,6 @@ class Transaction(Protocol):
 
     def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
         """The parked tasks of a serial that rank first."""
-        ...
-
-    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
-        """Serials under which something is parked and nothing runs."""
         ...
 
     # --- types, counters, tokens ---
@@ -134,42 +115,33 @@ class Transaction(Protocol):
         """Add to the kept counters, by type and by the name of the counter."""
         ...
 
-    def note(self, name: str, value: str, *, replace: bool) -> None:
-        """Remember a text, unless another transaction was first and it is not to be replaced."""
-        ...
-
-    def noted(self, name: str) -> str | None: ...
-
     def bucket(self, name: str) -> Bucket | None: ...
 
     def put_bucket(self, name: str, bucket: Bucket) -> None: ...
+
+    def instances(self) -> Sequence[Instance]: ...
 
     # --- the run log, and what comes after ---
 
     def log(self, runs: Sequence[RunRecord]) -> None: ...
 
-    def drop_runs(self, before: Instant, limit: int) -> int:
-        """Remove those of the `limit` oldest run records that started before an instant."""
-        ...
-
     def append_completions(self, completions: Sequence[Completion]) -> None: ...
-
-    def take_completions(self, limit: int) -> Sequence[Completion]:
-        """Take the oldest completions out of the log."""
-        ...
 
     def completed_for(self, identity: Identity) -> set[str]:
         """Which of the types it comes after have completed for an identity since it was last claimed."""
         ...
 
-    def mark_completed(self, identity: Identity, task_type: str) -> None: ...
+    def mark_completed(self, identity: Identity, task_type: str, log_id: str | None = None) -> bool:
+        """A type that it comes after has completed for an identity; False if it was told of this one (`log_id`) before,
+        and then nothing changes."""
+        ...
 
     def clear_completed(self, identities: Collection[Identity]) -> None:
-        """They are claimed: what has arrived so far is dealt with."""
+        """They are claimed: what has completed so far is dealt with."""
         ...
 
     def forget_completed(self, identities: Collection[Identity]) -> None:
-        """Keep nothing of what has arrived, or ever arrived, for these."""
+        """Keep nothing of what has completed, or ever completed, for these."""
         ...
 
     # --- what ran, over time ---
@@ -180,17 +152,77 @@ class Transaction(Protocol):
 
     def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None: ...
 
+
+class Sweeps(Protocol):
+    """Leases and serials of all types, and who was last known to look after them."""
+
+    def beat(self, beat: Beat, now: Instant) -> None: ...
+
+    def swept_at(self, now: Instant) -> Instant | None:
+        """When somebody was last known to have swept; in the future of `now` if the clock has stepped back since.
+
+        Nobody waits for whoever writes it down just now: where that one never ends, a beat that came with a later
+        sweep, and is none of the future, tells as well.
+        """
+        ...
+
+    def set_swept_at(self, now: Instant) -> None:
+        """Write it down, unless another transaction is about to: theirs will do."""
+        ...
+
+    def extend_leases(self, until: Instant) -> int:
+        """Let no lease end before `until` that was renewed since it was last extended; how many were extended."""
+        ...
+
+    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
+        """Let every lease end so much earlier, but none before `until`."""
+        ...
+
+    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]: ...
+
+    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Serials under which something is parked and nothing runs."""
+        ...
+
+
+class Retention(Protocol):
+    """What is kept only for a time, over all types."""
+
+    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
+        """Pending and paused tasks whose `expires_at` has passed."""
+        ...
+
+    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]: ...
+
+    def forget(self, now: Instant, limit: int) -> int:
+        """Remove the pasts that have no task and are past their time."""
+        ...
+
+    def drop_runs(self, before: Instant, limit: int) -> int:
+        """Remove those of the `limit` oldest run records that started before an instant."""
+        ...
+
+    def drop_instances(self, before: Instant) -> int:
+        """Forget instances that were last seen before an instant."""
+        ...
+
+    def drop_erasures(self, before: Instant) -> None:
+        """Forget the tombstones of erasures that were done before an instant."""
+        ...
+
     def drop_slices(self, resolution: Resolution, before: Instant) -> None:
         """Forget the slices that begin before an instant."""
         ...
 
-    # --- one user's data ---
+
+class UserData(Protocol):
+    """What of all that is kept belongs to a user (`stores/users.py`)."""
 
     def known_of(
         self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
     ) -> Sequence[Identity]:
-        """The first identities behind `after` that belong to a user (`stores/users.py`), in (type, key) order; with
-        `until` only those of which something can be erased."""
+        """The first identities behind `after` that belong to a user, in (type, key) order; with `until` only those of
+        which something can be erased."""
         ...
 
     def running_of(self, user_id: str, until: Instant) -> int:
@@ -211,30 +243,23 @@ class Transaction(Protocol):
 
     def put_erasure(self, erasure: Erasure) -> None: ...
 
-    def drop_erasures(self, before: Instant) -> None:
-        """Forget the tombstones of erasures that were done before an instant."""
+
+class WholeTransaction(Transaction, Sweeps, Retention, UserData, Protocol):
+    """A transaction that sees every type at once."""
+
+    def take_completions(self, limit: int) -> Sequence[Completion]:
+        """Take the oldest completions out of the log."""
         ...
 
-    # --- instances ---
-
-    def beat(self, beat: Beat, now: Instant) -> None: ...
-
-    def swept_at(self, now: Instant) -> Instant | None:
-        """When somebody was last known to have swept; in the future of `now` if the clock has stepped back since.
-
-        Nobody waits for whoever writes it down just now: where that one never ends, a beat that came with a later
-        sweep, and is none of the future, tells as well.
-        """
+    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
+        """The first identities, in (type, key) order and behind `after`, of which anything is known: a task, a past,
+        or the completion of a type that it comes after. For moving to another store; nothing is locked."""
         ...
 
-    def set_swept_at(self, now: Instant) -> None:
-        """Write it down, unless another transaction is about to: theirs will do."""
+    def note(self, name: str, value: str, *, replace: bool) -> None:
+        """Remember a text, unless another transaction was first and it is not to be replaced."""
         ...
 
-    def instances(self) -> Sequence[Instance]: ...
+    def noted(self, name: str) -> str | None: ...
 
     def leave(self, instance: str) -> None: ...
-
-    def drop_instances(self, before: Instant) -> int:
-        """Forget instances that were last seen before an instant."""
-        ...

@@ -17,6 +17,7 @@ from rota.clock import Instant
 from rota.core import lifecycle
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus, Want
 from rota.stores.base import Erasure, TypeRecord
+from rota.stores.transaction import UserData
 from rota.stores.work import Work
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "erase_user",
     "followers_of",
     "is_erasable",
+    "is_newer",
     "is_old_run",
     "is_still_running",
     "moved_on",
@@ -60,9 +62,14 @@ def is_erasable(entry: Entry, until: Instant) -> bool:
     task = entry.task
     if task is None:
         return _is_old_past(entry, until)
-    if task.created_at > until:
+    if is_newer(task, until):
         return entry.past != NO_PAST and _is_old_past(entry, until)
     return not (task.status is TaskStatus.RUNNING and task.want is Want.CANCEL)
+
+
+def is_newer(task: Task | None, until: Instant) -> bool:
+    """Whether a task was made after an erasure was asked for: whoever comes back is somebody new."""
+    return task is not None and task.created_at > until
 
 
 def is_still_running(task: Task, user_id: str, until: Instant) -> bool:
@@ -73,7 +80,7 @@ def is_still_running(task: Task, user_id: str, until: Instant) -> bool:
 def is_old_run(run: RunRecord, until: Instant, task: Task | None) -> bool:
     """Whether a run record of the user goes: all but the runs of a task that is newer than that. `task` is the one
     that its identity has now."""
-    return run.started_at <= until or task is None or task.created_at <= until
+    return run.started_at <= until or not is_newer(task, until)
 
 
 def _is_old_past(entry: Entry, until: Instant) -> bool:
@@ -109,7 +116,7 @@ def erase(work: Work, identities: Sequence[Identity], until: Instant) -> int:
         entry = work.entry(identity)
         if not is_erasable(entry, until):
             continue
-        if entry.task is None or entry.task.created_at > until:
+        if entry.task is None or is_newer(entry.task, until):
             work.apply(lifecycle.forget_past(entry), identity)
         else:
             step = lifecycle.erase(entry, work.now)
@@ -140,25 +147,24 @@ def erase_completed_for(work: Work, followers: Sequence[Identity], until: Instan
     erase(work, [identity for identity in followers if work.entry(identity).task is None], until)
 
 
-def erase_user(work: Work, user_id: str, limit: int) -> Erasure:
+def erase_user(work: Work, data: UserData, user_id: str, limit: int) -> Erasure:
     """One step of the erasure of a user, for stores that see everything in one transaction."""
-    transaction = work.transaction
-    erasure = begun(transaction.erasure(user_id), user_id, work.now)
+    erasure = begun(data.erasure(user_id), user_id, work.now)
     until = erasure.asked_at
-    identities = transaction.known_of(user_id, until=until, limit=limit)
+    identities = data.known_of(user_id, until=until, limit=limit)
     tasks = erase(work, identities, until)
     erase_completed_for(work, followers_of(work.types, identities), until)
     work.finish()
-    transaction.drop_completions(user_id, until)
+    data.drop_completions(user_id, until)
     left = limit - len(identities)
-    runs = transaction.drop_runs_of(user_id, until, left) if left else 0
+    runs = data.drop_runs_of(user_id, until, left) if left else 0
     moved = moved_on(
         erasure,
         tasks=tasks,
         runs=runs,
-        running=transaction.running_of(user_id, until),
+        running=data.running_of(user_id, until),
         is_over=runs < left,
         now=work.now,
     )
-    transaction.put_erasure(moved)
+    data.put_erasure(moved)
     return moved

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -50,21 +50,24 @@ from rota.stores.base import (
     TypeRecord,
 )
 from rota.stores.claiming import Claiming, Queue
-from rota.stores.transaction import Completion, Transaction
+from rota.stores.transaction import Completion, Retention, Sweeps, WholeTransaction
 from rota.stores.work import Work
 
 __all__ = [
+    "Request",
     "abandon",
     "apply",
     "claim",
     "claim_share",
+    "end_expired",
     "export",
-    "export_user",
+    "hand_on",
     "is_put",
     "note",
     "override_type",
     "prune",
     "pump",
+    "purge_old",
     "put_types",
     "reap",
     "record",
@@ -123,7 +126,7 @@ def override_type(work: Work, name: str, changes: Mapping[str, object]) -> TypeR
     return record
 
 
-def note(transaction: Transaction, name: str, value: str, *, replace: bool) -> str:
+def note(transaction: WholeTransaction, name: str, value: str, *, replace: bool) -> str:
     """What is remembered under the name by now."""
     transaction.note(name, value, replace=replace)
     noted = transaction.noted(name)
@@ -422,21 +425,26 @@ _APPLIED: Mapping[Transition, Callable[[Entry, TaskType, Instant], Step]] = {
 }
 
 
-def apply(work: Work, requests: Sequence[tuple[Transition, Identity]]) -> list[Reply]:
-    work.load(identity for _, identity in requests)
-    replies: list[Reply] = []
-    for transition, identity in requests:
-        step = _apply(work, transition, identity)
-        work.apply(step, identity)
-        replies.append(Reply(step.answer, step.task))
-    return replies
+class Request(NamedTuple):
+    """What somebody asks of one task."""
+
+    task_type: str
+    key: str
+    transition: Transition
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
 
 
-def _apply(work: Work, transition: Transition, identity: Identity) -> Step:
-    entry = work.entry(identity)
+def apply(work: Work, requests: Sequence[Request]) -> list[Reply]:
+    return _each(work, requests, lambda entry, request: _apply(work, entry, request))
+
+
+def _apply(work: Work, entry: Entry, request: Request) -> Step:
     if entry.task is None:
         return Step(Answer.UNKNOWN, None, entry.past)
-    return _APPLIED[transition](entry, work.type_of(identity.task_type), work.now)
+    return _APPLIED[request.transition](entry, work.type_of(request.task_type), work.now)
 
 
 def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
@@ -449,40 +457,36 @@ def reset_breaker(work: Work, identities: Sequence[Identity]) -> None:
 # --- duties ---------------------------------------------------------------------------------------------------------
 
 
-def tick(work: Work, beat: Beat) -> Tick:
-    transaction = work.transaction
+def tick(work: Work, sweeps: Sweeps, beat: Beat) -> Tick:
     # Before the beat: it would look like a sweep.
-    swept_at = transaction.swept_at(work.now)
-    transaction.beat(beat, work.now)
-    transaction.set_swept_at(work.now)
-    extended = _put_leases_right(work, swept_at, beat.lease_ms)
-    reaped = _reap(work)
+    swept_at = sweeps.swept_at(work.now)
+    sweeps.beat(beat, work.now)
+    sweeps.set_swept_at(work.now)
+    extended = _put_leases_right(work.now, sweeps, swept_at, beat.lease_ms)
+    expired = work.adopt(sweeps.expired_leases(work.now, REAP_PAGE))
+    reaped = reap(work, [task.identity for task in expired])
     work.finish()
-    idle = transaction.idle_serials(REAP_PAGE)
+    idle = sweeps.idle_serials(REAP_PAGE)
     if idle:
         work.unpark(idle)
     return Tick(reaped, extended, _next_due(work, beat.types), work.now)
 
 
-def _put_leases_right(work: Work, swept_at: Instant | None, lease_ms: Millis) -> int:
+def _put_leases_right(now: Instant, sweeps: Sweeps, swept_at: Instant | None, lease_ms: Millis) -> int:
     """After a time in which nobody could renew; how many leases were extended for it."""
-    until, patience_ms = work.now + lease_ms, lease_ms // 2
-    if swept_at is None or work.now - swept_at > patience_ms:
+    until, patience_ms = now + lease_ms, lease_ms // 2
+    if swept_at is None or now - swept_at > patience_ms:
         # An outage, or a suspended host: nobody is to blame. Once: whoever does not renew then is dead.
-        return work.transaction.extend_leases(until)
-    if swept_at - work.now > patience_ms:
+        return sweeps.extend_leases(until)
+    if swept_at - now > patience_ms:
         # The clock stepped back: leases that were good for seconds would be good for as long as it stepped.
-        work.transaction.set_back_leases(swept_at - work.now, until)
+        sweeps.set_back_leases(swept_at - now, until)
     return 0
 
 
-def _reap(work: Work) -> list[Task]:
-    expired = work.adopt(work.transaction.expired_leases(work.now, REAP_PAGE))
-    return reap(work, [task.identity for task in expired])
-
-
 def reap(work: Work, identities: Sequence[Identity]) -> list[Task]:
-    """Take back those whose lease has run out, among tasks that are loaded."""
+    """Take back those of some tasks whose lease has run out."""
+    work.load(identities)
     alive = _alive(work, identities)
     reaped: list[Task] = []
     for identity in identities:
@@ -523,23 +527,54 @@ def _due_of(work: Work, name: str) -> Iterator[Instant]:
         yield due
 
 
-def prune(work: Work, run_ttl_ms: Millis, limit: int) -> Purged:
-    transaction = work.transaction
-    ending = work.adopt(transaction.expired(work.now, limit))
-    for task in ending:
-        step = lifecycle.end(work.entry(task.identity), work.type_of(task.task_type), work.now)
-        work.apply(step, task.identity)
-    purging = work.adopt(transaction.purgeable(work.now, limit))
-    for task in purging:
-        work.apply(lifecycle.purge(work.entry(task.identity)), task.identity)
+def prune(work: Work, kept: Retention, run_ttl_ms: Millis, limit: int) -> Purged:
+    expired = work.adopt(kept.expired(work.now, limit))
+    ended = end_expired(work, [task.identity for task in expired])
+    purgeable = work.adopt(kept.purgeable(work.now, limit))
+    purged = purge_old(work, [task.identity for task in purgeable])
     work.finish()
-    forgotten = transaction.forget(work.now, limit)
-    runs = transaction.drop_runs(work.now - run_ttl_ms, limit)
-    transaction.drop_instances(work.now - INSTANCE_TTL)
-    transaction.drop_erasures(work.now - TOMBSTONE_TTL)
+    forgotten = kept.forget(work.now, limit)
+    runs = kept.drop_runs(work.now - run_ttl_ms, limit)
+    kept.drop_instances(work.now - INSTANCE_TTL)
+    kept.drop_erasures(work.now - TOMBSTONE_TTL)
     for resolution in Resolution:
-        transaction.drop_slices(resolution, work.now - KEPT_MS[resolution])
-    return Purged(len(ending), len(purging), forgotten, runs)
+        kept.drop_slices(resolution, work.now - KEPT_MS[resolution])
+    return Purged(ended, purged, forgotten, runs)
+
+
+def end_expired(work: Work, identities: Sequence[Identity]) -> int:
+    """End those of some tasks whose time is over; how many they were."""
+
+    def step(task: Task) -> Step | None:
+        if task.expires_at is None or task.expires_at > work.now:
+            return None
+        return lifecycle.end(work.entry(task.identity), work.type_of(task.task_type), work.now)
+
+    return _step_each(work, identities, step)
+
+
+def purge_old(work: Work, identities: Sequence[Identity]) -> int:
+    """Purge those of some tasks that are past their retention; how many they were."""
+
+    def step(task: Task) -> Step | None:
+        if task.purge_at is None or task.purge_at > work.now:
+            return None
+        return lifecycle.purge(work.entry(task.identity))
+
+    return _step_each(work, identities, step)
+
+
+def _step_each(work: Work, identities: Sequence[Identity], step_of: Callable[[Task], Step | None]) -> int:
+    """One step on each task that is still there; how many took it."""
+    work.load(identities)
+    stepped = 0
+    for identity in identities:
+        task = work.entry(identity).task
+        step = None if task is None else step_of(task)
+        if step is not None and step.answer is Answer.OK:
+            work.apply(step, identity)
+            stepped += 1
+    return stepped
 
 
 def record(work: Work, slices: Sequence[Slice]) -> None:
@@ -551,27 +586,32 @@ def record(work: Work, slices: Sequence[Slice]) -> None:
             work.transaction.put_slices(resolution, add([*known, *new], resolution))
 
 
-def pump(work: Work, limit: int) -> int:
+def pump(work: Work, whole: WholeTransaction, limit: int) -> int:
     """Taking a completion out of the log and handing it on is one step: a crash delays it and never loses it."""
-    completions = work.transaction.take_completions(limit)
-    followers = [record.task_type for record in work.types.values() if record.task_type.after]
-    waiting = [
-        (Identity(follower.name, completion.key), completion, follower)
-        for completion in completions
-        for follower in followers
-        if completion.task_type in follower.after
-    ]
-    # Whoever claims a follower clears what has arrived for it: all of them are held before anything arrives or is
-    # read. In order, as everywhere, so that two pumps never wait for each other.
-    work.load(identity for identity, _, _ in waiting)
-    for identity, completion, follower in sorted(waiting, key=lambda each: each[0]):
-        _hand_on(work, identity, completion, follower)
+    completions = whole.take_completions(limit)
+    hand_on(work, completions, list(work.types))
     return len(completions)
 
 
-def _hand_on(work: Work, identity: Identity, completion: Completion, follower: TaskType) -> None:
-    work.transaction.mark_completed(identity, completion.task_type)
-    if not set(follower.after) <= work.transaction.completed_for(identity):
+def hand_on(work: Work, completions: Sequence[Completion], followers: Sequence[str]) -> None:
+    """Give each completion to those of the followers that come after its type."""
+    waiting = [
+        (Identity(follower, completion.key), completion)
+        for completion in completions
+        for follower in followers
+        if completion.task_type in work.types[follower].task_type.after
+    ]
+    # Whoever claims a follower clears what has completed for it: all of them are held before anything is marked or
+    # read. In order, as everywhere, so that two pumps never wait for each other.
+    work.load(identity for identity, _ in waiting)
+    for identity, completion in sorted(waiting, key=lambda each: each[0]):
+        _hand_on(work, identity, completion)
+
+
+def _hand_on(work: Work, identity: Identity, completion: Completion) -> None:
+    follower = work.types[identity.task_type].task_type
+    is_new = work.transaction.mark_completed(identity, completion.task_type, completion.log_id)
+    if not is_new or not set(follower.after) <= work.transaction.completed_for(identity):
         return
     entry = work.entry(identity)
     if entry.task is not None and entry.task.status.is_live:
@@ -596,21 +636,11 @@ def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
     return Taken(amount, 0)
 
 
-# --- one user's data ------------------------------------------------------------------------------------------------
-
-
-def export_user(work: Work, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
-    return _exported(work, work.transaction.known_of(user_id, after=after, limit=limit + 1), limit)
-
-
 # --- moving to another store ----------------------------------------------------------------------------------------
 
 
-def export(work: Work, after: Identity | None, limit: int) -> Page[Snapshot]:
-    return _exported(work, work.transaction.known(after, limit + 1), limit)
-
-
-def _exported(work: Work, found: Sequence[Identity], limit: int) -> Page[Snapshot]:
+def export(work: Work, found: Sequence[Identity], limit: int) -> Page[Snapshot]:
+    """All that is known of the first identities that were found; one more than `limit` were looked for."""
     identities = found[:limit]
     work.load(identities)
     snapshots = [_snapshot(work, identity) for identity in identities]
@@ -688,7 +718,7 @@ def _mark_completed(work: Work, snapshot: Snapshot) -> int:
 
 # --- shared ---------------------------------------------------------------------------------------------------------
 
-_Item = TypeVar("_Item", Change, Renewal, Settlement)
+_Item = TypeVar("_Item", Change, Renewal, Request, Settlement)
 
 
 def _each(work: Work, items: Sequence[_Item], step_of: Callable[[Entry, _Item], Step]) -> list[Reply]:

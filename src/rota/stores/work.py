@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from rota.clock import Instant
+from rota.clock import Instant, Millis
 from rota.core import serial as serials
 from rota.core.lifecycle import Step
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Task, TaskStatus
@@ -14,10 +15,16 @@ from rota.errors import UnknownTaskType
 from rota.stores.base import TypeRecord
 from rota.stores.transaction import Completion, Transaction, Written
 
-__all__ = ["Work"]
+__all__ = ["SOON_MS", "TOTALS", "Work", "unit_of_work"]
+
+T = TypeVar("T")
+
+SOON_MS: Millis = 2_000
+"""Only what is due this soon wakes others: anything later is seen by their next tick in time."""
 
 _NOTHING = Entry(None, NO_PAST)
-_TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
+TOTALS = {RunStatus.SUCCESS: "succeeded_total", RunStatus.ERROR: "errored_total", RunStatus.LOST: "lost_total"}
+"""The kept counter in which a run counts that ended so."""
 
 
 class Work:
@@ -116,7 +123,7 @@ class Work:
 
     def _record(self, run: RunRecord) -> None:
         self._runs.append(run)
-        total = _TOTALS.get(run.status)
+        total = TOTALS.get(run.status)
         if total is not None:
             self._deltas[run.task_type][total] += 1
 
@@ -178,3 +185,14 @@ class Work:
         if deltas:
             transaction.count(deltas)
             self._deltas.clear()
+
+
+def unit_of_work(transaction: Transaction, verb: Callable[[Work], T], now: Instant | None) -> tuple[T, bool]:
+    """The verb as one step: its answer, and whether it made something due soon; the other instances are told."""
+    work = Work(transaction, now)
+    answer = verb(work)
+    work.finish()
+    is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
+    if is_soon:
+        transaction.poke()
+    return answer, is_soon

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from rota.clock import Instant, Millis
-from rota.core import lifecycle
 from rota.core.history import KEPT_MS
-from rota.core.lifecycle import Step
-from rota.core.outcome import Answer
 from rota.core.task import Identity, Task
 from rota.stores import verbs
 from rota.stores.base import Beat, Purged, Tick
 from rota.stores.redis.erasing import drop_erasures
 from rota.stores.redis.queries import Queries, decode_rows
 from rota.stores.redis.scripts import Scripts, Swept
-from rota.stores.redis.transaction import Delivery, PumpTransaction, RedisTransaction
+from rota.stores.redis.transaction import stream_order
 from rota.stores.transaction import Completion
 from rota.stores.work import Work
 
@@ -35,13 +33,7 @@ class Steps(Protocol):
 
     def work_on_blocking(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T: ...
 
-    async def work_on(
-        self,
-        name: str,
-        verb: Callable[[Work], T],
-        now: Instant | None = None,
-        make: Callable[[], RedisTransaction] | None = None,
-    ) -> T: ...
+    async def work_on(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T: ...
 
 
 # --- tick -----------------------------------------------------------------------------------------------------------
@@ -67,7 +59,7 @@ def _reap_slowly(steps: Steps, swept: Swept, now: Instant | None) -> list[tuple[
     if not swept.expired:
         return []
     deadlines = {Identity(swept.task_type, key): at for key, at in swept.expired}
-    tasks = steps.work_on_blocking(swept.task_type, lambda work: _reap(work, list(deadlines)), now)
+    tasks = steps.work_on_blocking(swept.task_type, lambda work: verbs.reap(work, list(deadlines)), now)
     return [(deadlines[task.identity], task) for task in tasks]
 
 
@@ -80,30 +72,6 @@ def _let_in(steps: Steps, all_swept: Sequence[Swept], now: Instant | None) -> bo
     return bool(idle)
 
 
-def _reap(work: Work, identities: Sequence[Identity]) -> list[Task]:
-    work.load(identities)
-    return verbs.reap(work, identities)
-
-
-def _step(work: Work, identities: Sequence[Identity], step_of: Callable[[Task], Step]) -> list[Task]:
-    """One step of the lifecycle on each that is still there; those that it was possible for, as they are now."""
-    work.load(identities)
-    stepped: list[Task] = []
-    for identity in identities:
-        task = work.entry(identity).task
-        if task is None:
-            continue
-        step = step_of(task)
-        if step.answer is Answer.OK:
-            work.apply(step, identity)
-            stepped.append(step.task or task)
-    return stepped
-
-
-def _type(work: Work, task: Task) -> Any:
-    return work.type_of(task.task_type)
-
-
 # --- prune ----------------------------------------------------------------------------------------------------------
 
 
@@ -113,12 +81,12 @@ async def prune(
     expired = await _first(scripts, names, ["expires"], now, limit)
     over = await _first(scripts, names, ["dead", "done"], now, limit)
     ended = purged = forgotten = 0
-    for name, keys in expired.items():
-        ended += await steps.work_on(name, lambda work, name=name, keys=keys: _end(work, name, keys), now)
-    for name, keys in over.items():
-        purged += await steps.work_on(name, lambda work, name=name, keys=keys: _purge(work, name, keys), now)
-    for name, keys in (await _first(scripts, names, ["past"], now, limit)).items():
-        forgotten += await scripts.forget(name, keys, now)
+    for name, found in expired.items():
+        ended += await steps.work_on(name, lambda work, found=found: verbs.end_expired(work, found), now)
+    for name, found in over.items():
+        purged += await steps.work_on(name, lambda work, found=found: verbs.purge_old(work, found), now)
+    for name, found in (await _first(scripts, names, ["past"], now, limit)).items():
+        forgotten += await scripts.forget(name, [identity.key for identity in found], now)
     await _drop_instances(scripts, now - verbs.INSTANCE_TTL)
     await drop_erasures(scripts, now - verbs.TOMBSTONE_TTL)
     await scripts.server.many(
@@ -139,8 +107,8 @@ async def _drop_instances(scripts: Scripts, before: Instant) -> None:
 
 async def _first(
     scripts: Scripts, names: Sequence[str], kinds: Sequence[str], until: Instant, limit: int
-) -> dict[str, list[str]]:
-    """The keys with the lowest scores of some indexes over all types, by type."""
+) -> dict[str, list[Identity]]:
+    """Those with the lowest scores of some indexes over all types, by type."""
     asked = [(name, kind) for name in names for kind in kinds]
     found = await scripts.server.many(
         [
@@ -153,30 +121,10 @@ async def _first(
         for (name, _), flat in zip(asked, found, strict=True)
         for key, score in zip(flat[::2], flat[1::2], strict=True)
     )
-    by_type: defaultdict[str, list[str]] = defaultdict(list)
+    by_type: defaultdict[str, list[Identity]] = defaultdict(list)
     for _, name, key in ranked[:limit]:
-        by_type[name].append(key)
+        by_type[name].append(Identity(name, key))
     return by_type
-
-
-def _end(work: Work, name: str, keys: Sequence[str]) -> int:
-    def step(task: Task) -> Step:
-        entry = work.entry(task.identity)
-        if task.expires_at is None or task.expires_at > work.now:
-            return Step(Answer.REFUSED, *entry)
-        return lifecycle.end(entry, _type(work, task), work.now)
-
-    return len(_step(work, [Identity(name, key) for key in keys], step))
-
-
-def _purge(work: Work, name: str, keys: Sequence[str]) -> int:
-    def step(task: Task) -> Step:
-        entry = work.entry(task.identity)
-        if task.purge_at is None or task.purge_at > work.now:
-            return Step(Answer.REFUSED, *entry)
-        return lifecycle.purge(entry)
-
-    return len(_step(work, [Identity(name, key) for key in keys], step))
 
 
 async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, limit: int) -> int:
@@ -202,36 +150,35 @@ async def _drop_runs(scripts: Scripts, names: Sequence[str], before: Instant, li
 
 
 async def pump(steps: Steps, scripts: Scripts, queries: Queries, limit: int, now: Instant | None) -> int:
-    """Hand each completion to its followers, idempotently, and only then take it out of the log."""
-    keys, server = scripts.keys, scripts.server
+    """Hand each completion to its followers, one step for each type, and only then take it out of the log.
+
+    After a crash in between it is handed on once more; by its place in the log a follower knows what it has seen.
+    """
     types = await queries.types(await queries.names())
     followers = {name: record.task_type.after for name, record in types.items() if record.task_type.after}
     followed = sorted({name for after in followers.values() for name in after})
-    deliveries = await _deliveries(scripts, followed, limit)
+    completions = await _oldest_completions(scripts, followed, limit)
     for follower, after in followers.items():
-        mine = [delivery for delivery in deliveries if delivery.completion.task_type in after]
+        mine = [completion for completion in completions if completion.task_type in after]
         if mine:
-            await steps.work_on(
-                follower,
-                lambda work: verbs.pump(work, limit),
-                now,
-                lambda follower=follower, mine=mine: PumpTransaction(scripts, follower, mine),
-            )
-    await server.many([("XDEL", keys.of("after", d.completion.task_type), d.stream_id) for d in deliveries])
-    return len(deliveries)
+            hand_on = partial(verbs.hand_on, completions=mine, followers=[follower])
+            await steps.work_on(follower, hand_on, now)
+    await scripts.server.many(
+        [("XDEL", scripts.keys.of("after", each.task_type), each.log_id or "") for each in completions]
+    )
+    return len(completions)
 
 
-async def _deliveries(scripts: Scripts, names: Sequence[str], limit: int) -> list[Delivery]:
+async def _oldest_completions(scripts: Scripts, names: Sequence[str], limit: int) -> list[Completion]:
     """The oldest completions over all types that are followed."""
     logs = await scripts.server.many(
         [("XRANGE", scripts.keys.of("after", name), "-", "+", "COUNT", limit) for name in names]
     )
-    found = [_delivery(*row) for rows in logs for row in rows]
-    found.sort(key=lambda delivery: tuple(int(part) for part in delivery.stream_id.split("-")))
-    return found[:limit]
+    found = [_completion(*row) for rows in logs for row in rows]
+    return sorted(found, key=lambda each: stream_order(each.log_id or ""))[:limit]
 
 
-def _delivery(stream_id: bytes, fields: dict[bytes, bytes]) -> Delivery:
+def _completion(stream_id: bytes, fields: dict[bytes, bytes]) -> Completion:
     given = {name.decode(): value.decode() for name, value in fields.items()}
     ids = [given.get(name) for name in ("user_id", "device_id", "agent_id")]
-    return Delivery(stream_id.decode(), Completion(given["task_type"], given["key"], *ids))
+    return Completion(given["task_type"], given["key"], *ids, log_id=stream_id.decode())

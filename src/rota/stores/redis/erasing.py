@@ -98,9 +98,10 @@ async def erase_user(
 async def _begin(scripts: Scripts, user_id: str, now: Instant) -> _Tombstone:
     while True:
         text, known = await _read(scripts, user_id)
-        if known is not None and known.erasure.done_at is None:
+        erasure = users.begun(None if known is None else known.erasure, user_id, now)
+        if known is not None and erasure is known.erasure:
             return known
-        begun = _Tombstone(users.begun(None, user_id, now))
+        begun = _Tombstone(erasure)
         if await _write(scripts, user_id, text, begun):
             return begun
 
@@ -158,7 +159,7 @@ def _erase(work: Work, identities: Sequence[Identity], until: Instant) -> tuple[
     """How many tasks are gone, and how many were told to stop."""
     gone = users.erase(work, identities, until)
     left = [work.entry(identity).task for identity in identities]
-    return gone, sum(task is not None and task.created_at <= until for task in left)
+    return gone, sum(task is not None and not users.is_newer(task, until) for task in left)
 
 
 async def _erase_completed_for(steps: Steps, followers: Sequence[Identity], until: Instant, now: Instant) -> None:
@@ -179,7 +180,7 @@ async def _drop_completions(scripts: Scripts, names: Sequence[str], user_id: str
             if fields.get(b"user_id") == user_id.encode()
         ]
         tasks = await _tasks(scripts, name, [identity for _, identity in mine])
-        old = [row_id for row_id, identity in mine if not _is_newer(tasks[identity], until)]
+        old = [row_id for row_id, identity in mine if not users.is_newer(tasks[identity], until)]
         if old:
             await scripts.server.command("XDEL", stream, *old)
 
@@ -189,10 +190,6 @@ async def _tasks(scripts: Scripts, name: str, identities: Sequence[Identity]) ->
         return {}
     loaded = await scripts.load(name, identities)
     return {identity: each.entry.task for identity, each in zip(identities, loaded, strict=True)}
-
-
-def _is_newer(task: Task | None, until: Instant) -> bool:
-    return task is not None and task.created_at > until
 
 
 # --- the run log ----------------------------------------------------------------------------------------------------

@@ -39,10 +39,11 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
 
 from __future__ import annotations
 
+from rota.clock import DAY
 from rota.core.task import Identity
 from rota.errors import InvalidConfig
 
-__all__ = ["DEFAULT_PREFIX", "NORMAL_LANE", "PERMANENT", "Keys", "declared"]
+__all__ = ["DEFAULT_PREFIX", "NEED_TTL_MS", "NORMAL_LANE", "PERMANENT", "SEEN", "Keys", "declared"]
 
 DEFAULT_PREFIX = "scheduler:"
 NORMAL_LANE = 5
@@ -60,6 +61,11 @@ PERMANENT = (
 """Patterns of the keys, after the prefix, that live as long as the work does. Every other key has a time to live."""
 
 _OWN_BUCKET = "type:"
+
+SEEN = "seen:"
+"""What the fields of `need` begin with that were dealt with: a pump that was cut off may bring them again."""
+NEED_TTL_MS = 2 * DAY
+"""How long it is remembered which completions a follower has seen: far longer than a pump can be late."""
 
 
 class Keys:

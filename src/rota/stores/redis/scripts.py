@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,11 +29,10 @@ from rota.stores.redis.client import Call, Server
 from rota.stores.redis.codec import decode_entry, decode_task, is_aside
 from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
+from rota.stores.redis.source import RARE
 from rota.stores.users import owns_prefix
 
-__all__ = ["Answers", "Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
-
-T = TypeVar("T")
+__all__ = ["Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -57,13 +56,6 @@ class Swept(NamedTuple):
     next_due_at: Instant | None
 
 
-class Answers(NamedTuple, Generic[T]):
-    """One answer per item, None where the item is not for the script; and whether something is due soon."""
-
-    woke: bool
-    items: list[T | None]
-
-
 class Filtered(NamedTuple):
     """How many tasks were looked at, the last one of them, and those that match."""
 
@@ -81,9 +73,11 @@ class Ticked(NamedTuple):
 class Scripts:
     """The scripts of one server under one prefix."""
 
-    def __init__(self, server: Server, keys: Keys, clock: Clock | None) -> None:
+    def __init__(self, server: Server, keys: Keys, clock: Clock | None, on_due_soon: Callable[[], None]) -> None:
         self.server = server
         self.keys = keys
+        self.on_due_soon = on_due_soon
+        """Called when a hot verb has made something due soon; the other instances hear of it from the script."""
         self.origin = uuid.uuid4().hex[:12]
         """Who publishes a wake-up: whoever hears its own need not heed it."""
         self._clock = clock
@@ -153,22 +147,26 @@ class Scripts:
 
     # --- hot verbs: each answers None where the item is not for the script, and nothing was written for it ---
 
-    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> Answers[Scheduled]:
-        woke, found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
-        return Answers(woke, [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)])
+    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> list[Scheduled | None]:
+        found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
+        return [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)]
 
-    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> Answers[Touched]:
-        woke, found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
-        return Answers(woke, [_touched(*each) for each in found])
+    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> list[Touched | None]:
+        found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
+        return [_touched(*each) for each in found]
 
-    async def settle(self, task_type: str, settlements: Sequence[Settlement], now: Instant | None) -> Answers[Reply]:
-        woke, found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
-        return Answers(woke, [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)])
+    async def settle(
+        self, task_type: str, settlements: Sequence[Settlement], now: Instant | None
+    ) -> list[Reply | None]:
+        found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
+        return [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)]
 
-    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> tuple[bool, Any]:
+    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> Any:
         woke, *found = await self.run(name, task_type, items, now)
+        if woke:
+            self.on_due_soon()
         # Without its type nothing can be decided: the slow way says so.
-        return bool(woke), found[0] if found else [[b"rare"]] * len(items)
+        return found[0] if found else [[_RARE]] * len(items)
 
     async def claim(
         self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None, *, is_share: bool = False
@@ -359,7 +357,7 @@ _NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
 
 
 def _scheduled(identity: Identity, outcome: bytes, flat: Any = (), payload: bytes | None = None) -> Scheduled | None:
-    if outcome == b"rare":
+    if outcome == _RARE:
         return None
     return Scheduled(_SCHEDULED[outcome], decode_task(identity, flat, payload))
 
@@ -376,7 +374,7 @@ def _activity(activity: Activity) -> dict[str, object]:
 
 
 def _touched(outcome: bytes, due: Any = b"", coalesced: int = 0) -> Touched | None:
-    if outcome == b"rare":
+    if outcome == _RARE:
         return None
     return Touched(_TOUCHED[outcome], due if isinstance(due, int) else None, coalesced)
 
@@ -403,7 +401,7 @@ def _renewal(renewal: Renewal) -> dict[str, object]:
 
 
 def _reply(identity: Identity, answer: bytes, flat: Any = (), payload: bytes | None = None) -> Reply | None:
-    if answer == b"rare":
+    if answer == _RARE:
         return None
     return Reply(_ANSWERS[answer], decode_task(identity, flat, payload))
 
@@ -435,6 +433,7 @@ def _claimed(name: str, now: int, due: Any, taken: Sequence[Any] | None = None) 
     return Claimed(tasks, due if isinstance(due, int) else None, now)
 
 
+_RARE = RARE.encode()
 _SCHEDULED = {outcome.value.encode(): outcome for outcome in ScheduleOutcome}
 _TOUCHED = {outcome.value.encode(): outcome for outcome in TouchOutcome}
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}

@@ -1,23 +1,75 @@
 """The text of each script: one file per verb, called by its digest.
 
-Every script begins with the lifecycle's table, which is handed over here and written nowhere else, with
-`lua/common.lua`, and with the files that it includes. The typed calls are in `scripts.py`.
+What Python knows is written there and nowhere else: the lifecycle's table, the names of statuses, transitions, reasons
+and answers, limits. A script begins with those of them that it names, then come `lua/common.lua` and the files that it
+includes. `tests/layers` sees to it that no script spells such a word itself. The typed calls are in `scripts.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from enum import StrEnum
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Final, NamedTuple, cast
 
+from rota.clock import DAY
+from rota.core import lifecycle, token
 from rota.core.lifecycle import TABLE, Special
-from rota.core.task import Task, TaskStatus
+from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
+from rota.core.task import LIVE, Task, TaskStatus, Transition, Want
+from rota.stores import verbs
+from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
+from rota.stores.work import SOON_MS, TOTALS
 
-__all__ = ["Script", "script"]
+__all__ = ["HANDED_IN", "RARE", "Script", "script"]
 
+RARE: Final = "rare"
+"""What a script answers where it has written nothing: a unit of work decides."""
+
+
+def _names(words: type[StrEnum]) -> Mapping[str, str]:
+    return {word.value: word.value for word in words}
+
+
+HANDED_IN: Final[Mapping[str, object]] = {
+    "TABLE": TABLE,
+    "TASK": frozenset(Task.__struct_fields__),
+    "STATUS": _names(TaskStatus),
+    "SPECIAL": _names(Special),
+    "TRANSITION": _names(Transition),
+    "WANT": _names(Want),
+    "ANSWER": _names(Answer),
+    "SCHEDULED": _names(ScheduleOutcome),
+    "TOUCHED": _names(TouchOutcome),
+    "LIVE": LIVE,
+    "RUN_STATUS_OF": lifecycle.RUN_STATUS_OF,
+    "REASON_OF": lifecycle.REASON_OF,
+    "ERRED": lifecycle.ERRED,
+    "FAILED": lifecycle.FAILED,
+    "PUT_OFF": lifecycle.PUT_OFF,
+    "LOST": lifecycle.LOST,
+    "LOST_ERROR": lifecycle.LOST_ERROR,
+    "POISON": lifecycle.POISON,
+    "MAX_CRASHES": lifecycle.MAX_CRASHES,
+    "MAX_SNOOZES": lifecycle.MAX_SNOOZES,
+    "TOTALS": TOTALS,
+    "SOON_MS": SOON_MS,
+    "CLAIM_ROUNDS": verbs.CLAIM_ROUNDS,
+    "REAP_PAGE": verbs.REAP_PAGE,
+    "TOKEN_EPOCH": token.EPOCH,
+    "TOKEN_ROOM": token.ROOM,
+    "TOKEN_LONGEST": token.LONGEST,
+    "DAY": DAY,
+    "NORMAL_LANE": NORMAL_LANE,
+    "NEED_TTL_MS": NEED_TTL_MS,
+    "SEEN": SEEN,
+    "RARE": RARE,
+}
+"""What scripts are told, by its name there: STATUS.pending is 'pending', TABLE.claim.pending is 'running', LIVE.pending
+is true."""
 
 _INCLUDE = re.compile(r"^--- include (\w+)$", re.MULTILINE)
 
@@ -33,8 +85,10 @@ class Script(NamedTuple):
 def script(name: str) -> Script:
     """The script of a verb."""
     source = _source(name)
-    shared = [_source(included) for included in _INCLUDE.findall(source)]
-    text = "\n".join([_table(), _fields(), _source("common"), *shared, source])
+    own = "\n".join([_source("common"), *(_source(included) for included in _INCLUDE.findall(source)), source])
+    named = set(re.findall(r"\b[A-Z_]+\b", own))
+    told = [f"local {known} = {_lua(value)}" for known, value in HANDED_IN.items() if known in named]
+    text = "\n".join([*told, own])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -42,16 +96,15 @@ def _source(name: str) -> str:
     return files("rota.stores.redis").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 
-def _table() -> str:
-    """The lifecycle's table as Lua: TABLE.claim.pending is 'running'."""
-    rows = (f"  ['{event.value}'] = {{ {_row(targets)} }}," for event, targets in TABLE.items())
-    return "\n".join(["local TABLE = {", *rows, "}"])
-
-
-def _fields() -> str:
-    """The names of a task's fields: whatever else is in its hash is not the task's, and is kept."""
-    return f"local TASK = {{ {', '.join(f'{name} = true' for name in Task.__struct_fields__)} }}"
-
-
-def _row(targets: Mapping[TaskStatus | Special, TaskStatus | Special]) -> str:
-    return ", ".join(f"{source.value} = '{target.value}'" for source, target in targets.items())
+def _lua(value: object) -> str:
+    """A value as Lua spells it; the same text in every process, since its digest is the script's name."""
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f"'{value}'"
+    if isinstance(value, Mapping):
+        pairs = [(str(key), _lua(each)) for key, each in cast("Mapping[object, object]", value).items()]
+    else:
+        pairs = [(str(key), "true") for key in sorted(cast("Set[str]", value))]
+    spelled = ", ".join(f"['{key}'] = {each}" for key, each in pairs)
+    return f"{{ {spelled} }}"

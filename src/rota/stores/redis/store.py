@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -24,10 +25,9 @@ from msgspec.structs import replace
 from rota.clock import Clock, Instant, Millis
 from rota.core.history import Resolution, Slice
 from rota.core.outcome import Reply
-from rota.core.task import Identity, Renewal, RunRecord, Task, Transition
+from rota.core.task import Identity, Renewal, RunRecord, Task
 from rota.core.task_type import TaskType
-from rota.errors import SchemaMismatch, StoreError, StoreUnavailable
-from rota.group_commit import GroupCommit
+from rota.errors import SchemaMismatch, StoreUnavailable
 from rota.stores import limits, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -49,6 +49,7 @@ from rota.stores.base import (
     TypeRecord,
 )
 from rota.stores.claiming import Claiming, Queue
+from rota.stores.grouped import GroupedStore, Verb, write_together
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import Server
@@ -57,18 +58,15 @@ from rota.stores.redis.keys import Keys
 from rota.stores.redis.poke_listener import PokeListener
 from rota.stores.redis.queries import Queries
 from rota.stores.redis.reconcile import Reconciled, reconcile
-from rota.stores.redis.scripts import Answers, Scripts
+from rota.stores.redis.scripts import Scripts
 from rota.stores.redis.transaction import RedisTransaction
-from rota.stores.transaction import Transaction
-from rota.stores.transactional import TransactionalStore, unit_of_work
-from rota.stores.work import Work
+from rota.stores.work import Work, unit_of_work
 
 __all__ = ["SCHEMA", "RedisStore"]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Verb = Callable[[Work, list[Item]], list[Result]]
 
 _NOTE = "note:"
 """What the fields of notes begin with."""
@@ -80,7 +78,7 @@ CONFLICT_TRIES = 60
 THREADS = 6
 
 
-class RedisStore(TransactionalStore):
+class RedisStore(GroupedStore):
     """Tasks in Redis, shared by any number of instances."""
 
     def __init__(self, url: str, *, clock: Clock | None = None, call_timeout: float | None = None) -> None:
@@ -88,7 +86,7 @@ class RedisStore(TransactionalStore):
         address = parse_address(url)
         self._server = Server(address, call_timeout)
         self._keys = Keys(address.prefix)
-        self._scripts = Scripts(self._server, self._keys, clock)
+        self._scripts = Scripts(self._server, self._keys, clock, self._wake)
         self._queries = Queries(self._scripts)
         self._listener = PokeListener(self._scripts, self._wake)
         self._threads: ThreadPoolExecutor | None = None
@@ -98,7 +96,7 @@ class RedisStore(TransactionalStore):
         """A thread for the sweep alone: the dead are found while every other thread waits for something."""
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pause = threading.Event()
-        self._hot: Mapping[Any, Callable[[str, Any, Instant | None], Awaitable[Answers[Any]]]] = {
+        self._hot: Mapping[Verb[Any, Any], Callable[[str, Any, Instant | None], Awaitable[list[Any]]]] = {
             verbs.schedule: self._scripts.schedule,
             verbs.touch: self._scripts.touch,
             verbs.settle: self._scripts.settle,
@@ -167,12 +165,6 @@ class RedisStore(TransactionalStore):
 
     # --- steps on threads ---
 
-    async def _transact(self, function: Callable[[Transaction], T]) -> T:
-        return await self._on_thread(lambda: self._run(None, function))
-
-    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
-        return self._wait_for_thread(self._threads, lambda: self._run(None, function), timeout)
-
     def _wait_for_thread(self, pool: ThreadPoolExecutor | None, function: Callable[[], T], timeout: float) -> T:
         future = self._open_pool(pool).submit(function)
         try:
@@ -200,14 +192,12 @@ class RedisStore(TransactionalStore):
             )
         return waiting.result()
 
-    def _run(
-        self, name: str | None, function: Callable[[Transaction], T], make: Callable[[], RedisTransaction] | None = None
-    ) -> T:
+    def _run(self, name: str, verb: Callable[[Work], T], now: Instant | None) -> tuple[T, bool]:
         """Run a step until nothing was in its way. Steps of one instance take turns and lose no race to each other."""
-        with self._turns[name or ""]:
+        with self._turns[name]:
             for attempt in range(1, CONFLICT_TRIES + 1):
-                transaction = RedisTransaction(self._scripts, name) if make is None else make()
-                answer = function(transaction)
+                transaction = RedisTransaction(self._scripts, name)
+                answer = unit_of_work(transaction, verb, now)
                 if transaction.commit():
                     return answer
                 # Two instances that met once would meet again if both came back at the same time.
@@ -217,101 +207,62 @@ class RedisStore(TransactionalStore):
             " way. Nothing was written. Try again."
         )
 
-    async def work_on(
-        self,
-        name: str,
-        verb: Callable[[Work], T],
-        now: Instant | None = None,
-        make: Callable[[], RedisTransaction] | None = None,
-    ) -> T:
+    async def work_on(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T:
         """One unit of work on one type; whoever waits is woken if it made something due soon."""
-        answer, is_soon = await self._on_thread(lambda: self._run(name, unit_of_work(verb, now), make))
+        answer, is_soon = await self._on_thread(lambda: self._run(name, verb, now))
         if is_soon:
             self._wake()
         return answer
 
     def work_on_blocking(self, name: str, verb: Callable[[Work], T], now: Instant | None = None) -> T:
         """The same on a thread that may wait. Its own dispatcher learns what is due from the tick's answer."""
-        return self._run(name, unit_of_work(verb, now))[0]
+        return self._run(name, verb, now)[0]
 
     # --- grouping: one step per type ---
 
-    def _group(self, verb: Verb[Item, Result]) -> Callable[[list[Item]], Awaitable[list[Result | Exception]]]:
-        async def run(items: list[Item]) -> list[Result | Exception]:
-            return await self._by_type(items, lambda name, part: self._part(verb, name, part))
+    async def _write(
+        self, verb: Verb[Item, Result], items: list[Item], now: Instant | None = None
+    ) -> list[Result | Exception]:
+        return await self._by_type(items, lambda name, part: self._write_one_type(verb, name, part, now))
 
-        return run
+    async def _write_one_type(
+        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
+    ) -> list[Result | Exception]:
+        """By the verb's script if it has one; what is not for the script in a unit of work.
 
-    async def _submit(
-        self, group: GroupCommit[Item, Result], verb: Verb[Item, Result], items: Sequence[Item], now: Instant | None
-    ) -> list[Result]:
-        if not items:
-            return []
-        if now is None:
-            return await group.submit(items)
-        # A test's own time cannot share a step with anybody else's.
-        found = await self._by_type(items, lambda name, part: self._part(verb, name, part, now))
-        for answer in found:
-            if isinstance(answer, Exception):
-                raise answer
-        return cast("list[Result]", found)
+        What the script has answered stands, whatever becomes of the others: it is written.
+        """
+        hot = self._hot.get(verb)
+        if hot is None:
+            return await self._write_slowly(verb, name, items, now)
+        answers: list[Result | Exception | None] = await write_together(lambda part: hot(name, part, now), items)
+        rare = [at for at, answer in enumerate(answers) if answer is None]
+        if rare:
+            slow = await self._write_slowly(verb, name, [items[at] for at in rare], now)
+            for at, answer in zip(rare, slow, strict=True):
+                answers[at] = answer
+        return cast("list[Result | Exception]", answers)
+
+    async def _write_slowly(
+        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
+    ) -> list[Result | Exception]:
+        return await write_together(lambda part: self.work_on(name, lambda work: verb(work, part), now), items)
 
     async def _by_type(
-        self, items: Sequence[Item], run: Callable[[str, list[Item]], Awaitable[Sequence[T]]]
+        self,
+        items: Sequence[Item],
+        run: Callable[[str, list[Item]], Awaitable[Sequence[T]]],
+        type_of: Callable[[Item], str] = attrgetter("task_type"),
     ) -> list[T]:
         """Hand each type its own items; the answers in the order of the items."""
         parts: defaultdict[str, list[int]] = defaultdict(list)
         for at, item in enumerate(items):
-            parts[_type_of(item)].append(at)
+            parts[type_of(item)].append(at)
         found = await asyncio.gather(*(run(name, [items[at] for at in places]) for name, places in parts.items()))
         answers: dict[int, T] = {}
         for places, part in zip(parts.values(), found, strict=True):
             answers.update(zip(places, part, strict=True))
         return [answers[at] for at in range(len(items))]
-
-    async def _part(
-        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None = None
-    ) -> list[Result | Exception]:
-        """The items of one type: by the verb's script if it has one; what is not for the script in a unit of work.
-
-        What the script has answered stands, whatever becomes of the others: it is written.
-        """
-        answers = await self._by_script(verb, name, items, now)
-        rare = [at for at, answer in enumerate(answers) if answer is None]
-        slow = await self._slowly(verb, name, [items[at] for at in rare], now)
-        for at, answer in zip(rare, slow, strict=True):
-            answers[at] = answer
-        return [answer for answer in answers if answer is not None]
-
-    async def _by_script(
-        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
-    ) -> list[Result | Exception | None]:
-        """None where the item is not for the script, and nothing was written for it."""
-        hot = self._hot.get(verb)
-        if hot is None:
-            return [None] * len(items)
-        try:
-            found: Answers[Result] = await hot(name, items, now)
-        except StoreError as error:
-            if len(items) == 1 or isinstance(error, StoreUnavailable):
-                return [error] * len(items)
-            return [(await self._by_script(verb, name, [item], now))[0] for item in items]
-        if found.woke:
-            self._wake()
-        return [*found.items]
-
-    async def _slowly(
-        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
-    ) -> list[Result | Exception]:
-        """In one unit of work; if together they cannot be written, each by itself: the bad one fails alone."""
-        if not items:
-            return []
-        try:
-            return [*await self.work_on(name, lambda work: verb(work, items), now)]
-        except Exception as error:
-            if len(items) == 1 or isinstance(error, StoreUnavailable):
-                return [error] * len(items)
-        return [(await self._slowly(verb, name, [item], now))[0] for item in items]
 
     # --- types ---
 
@@ -484,15 +435,6 @@ class RedisStore(TransactionalStore):
     async def leave(self, instance: str) -> None:
         await self._server.command("HDEL", self._keys.instances, instance)
 
-    async def wait(self, timeout_ms: Millis) -> bool:
-        try:
-            async with asyncio.timeout(max(timeout_ms, 0) / 1_000):
-                await self._poked.wait()
-        except TimeoutError:
-            return False
-        self._poked.clear()
-        return True
-
     # --- what ran, over time; one user's data ---
 
     async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
@@ -527,7 +469,7 @@ class RedisStore(TransactionalStore):
         async def run(name: str, part: list[Snapshot]) -> list[Restored]:
             return await self.work_on(name, lambda work: verbs.restore(work, part), now)
 
-        return await self._by_type(snapshots, run)
+        return await self._by_type(snapshots, run, attrgetter("identity.task_type"))
 
     # --- looking ---
 
@@ -569,19 +511,6 @@ class RedisStore(TransactionalStore):
 
 def _is_idle(claimed: Claimed) -> bool:
     return not claimed.tasks and claimed.next_due_at != claimed.now
-
-
-def _type_of(item: object) -> str:
-    """The type of an item of a group; a question is a pair of a transition and an identity."""
-    match item:
-        case Identity():
-            return item.task_type
-        case (Transition(), Identity() as identity):
-            return identity.task_type
-        case Slice():
-            return item.task_type
-        case _:
-            return str(getattr(item, "identity").task_type)  # noqa: B009  # every other item has one
 
 
 def _or_nothing(mark: bytes | None) -> str:

@@ -12,29 +12,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha1
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from rota.clock import DAY, Instant, Millis
+from rota.clock import DAY, Instant
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import encode_task_type
-from rota.stores.base import Beat, Erasure, Instance, TypeRecord
+from rota.stores.base import Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, index_members, moves
-from rota.stores.redis.keys import NORMAL_LANE
+from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
 from rota.stores.redis.scripts import Scripts, decode_types
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["Delivery", "PumpTransaction", "RedisTransaction"]
+__all__ = ["RedisTransaction", "stream_order"]
 
 _NOTHING = Entry(None, NO_PAST)
-_SEEN = "seen:"
-NEED_TTL_MS = 2 * DAY
-"""How long it is remembered which completions a follower has seen: far longer than a pump can be late."""
+_OLDEST = "0-0"
 _NEAR_FULL = 1_000
 """A type this close to its limit counts exactly; further away nothing waits for the counter."""
 
@@ -42,9 +40,9 @@ Guard = list[str | int]
 
 
 class RedisTransaction:
-    """See `stores/transaction.py` for the contract."""
+    """A `Transaction` on one type: see `stores/transaction.py` for the contract."""
 
-    def __init__(self, scripts: Scripts, task_type: str | None = None) -> None:
+    def __init__(self, scripts: Scripts, task_type: str) -> None:
         self._scripts = scripts
         self._server = scripts.server
         self._keys = scripts.keys
@@ -70,10 +68,8 @@ class RedisTransaction:
 
     # --- one type, one slot ---
 
-    def _belongs_to(self, task_type: str) -> str:
-        assert self._type in (None, task_type), f"one step on {self._type} and {task_type}: they may lie in two slots"
-        self._type = task_type
-        return task_type
+    def _belongs_to(self, task_type: str) -> None:
+        assert self._type == task_type, f"one step on {self._type} and {task_type}: they may lie in two slots"
 
     def _guard(self, *guard: str | int) -> None:
         # The first look counts: what it saw must still be so at the end.
@@ -86,7 +82,6 @@ class RedisTransaction:
         commands = [*self._entry_commands(), *self._commands, *self._count_commands(), *self._need_commands()]
         if not (commands or self._runs or self._completions or self._wakes):
             return True
-        assert self._type is not None
         step = {
             "guards": list(self._guards.values()),
             "commands": commands,
@@ -142,11 +137,10 @@ class RedisTransaction:
             yield ["DEL", key]
 
     def _count_commands(self) -> Iterable[Command]:
-        if self._type is not None:
-            counts = self._keys.of("counts", self._type)
-            for name, delta in sorted(self._deltas.items()):
-                if delta:
-                    yield ["HINCRBY", counts, name, delta]
+        counts = self._keys.of("counts", self._type)
+        for name, delta in sorted(self._deltas.items()):
+            if delta:
+                yield ["HINCRBY", counts, name, delta]
 
     def _left_parked(self) -> Iterable[Task]:
         return (entry.task for entry in self._base.values() if entry.task is not None and entry.task.parked)
@@ -166,15 +160,11 @@ class RedisTransaction:
         return {identity: self._entries[identity] for identity in identities}
 
     def _fetch(self, identities: Sequence[Identity]) -> None:
-        name = self._belongs_to(identities[0].task_type)
         for identity in identities:
             self._belongs_to(identity.task_type)
-        for identity, found in zip(identities, self._scripts.load_blocking(name, identities), strict=True):
+        for identity, found in zip(identities, self._scripts.load_blocking(self._type, identities), strict=True):
             self._guard("hash", self._keys.task(identity), found.digest)
             self._base[identity] = self._entries[identity] = found.entry
-
-    def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
-        raise NotImplementedError("the store looks over all types")
 
     def write(self, changes: Sequence[Written]) -> None:
         for identity, _, after in changes:
@@ -240,32 +230,13 @@ class RedisTransaction:
         own = {entry.task.priority for entry in self._entries.values() if entry.task is not None}
         return sorted({NORMAL_LANE, *(int(priority) for priority in used), *own})
 
-    def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
-        raise NotImplementedError("the tick script finds them")
-
-    def extend_leases(self, until: Instant) -> int:
-        raise NotImplementedError("the tick script extends them")
-
-    def set_back_leases(self, by_ms: Millis, until: Instant) -> None:
-        raise NotImplementedError("the tick script sets them back")
-
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]:
-        assert self._type is not None
         keys = self._scripts.held_blocking(self._type, instance, claim_id)
 
         def is_mine(task: Task) -> bool:
             return task.status is TaskStatus.RUNNING and (task.instance, task.claim_id) == (instance, claim_id)
 
         return self._select(self._type, keys, is_mine, lambda task: task.identity, len(keys))
-
-    def expired(self, now: Instant, limit: int) -> Sequence[Entry]:
-        raise NotImplementedError("the store finds them, over all types")
-
-    def purgeable(self, now: Instant, limit: int) -> Sequence[Entry]:
-        raise NotImplementedError("the store finds them, over all types")
-
-    def forget(self, now: Instant, limit: int) -> int:
-        raise NotImplementedError("the store forgets, over all types")
 
     def owned(self, task_type: str, owner: str) -> int:
         return self._size(self._keys.of("owner", task_type, owner), lambda task: _is_owned(task, owner))
@@ -303,9 +274,6 @@ class RedisTransaction:
 
         return self._select(task_type, keys, is_parked, lambda task: rank(task, aging_ms), limit)
 
-    def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
-        raise NotImplementedError("the tick script finds them")
-
     # --- types, counters, tokens ---
 
     def types(self) -> Mapping[str, TypeRecord]:
@@ -316,7 +284,8 @@ class RedisTransaction:
         return self._types
 
     def put_type(self, record: TypeRecord) -> None:
-        name = self._belongs_to(record.task_type.name)
+        name = record.task_type.name
+        self._belongs_to(name)
         key = self._keys.type(name)
         config, overrides = self._raw_types.get(name, ("", ""))
         self._guard("field", key, "config", config)
@@ -328,15 +297,8 @@ class RedisTransaction:
         if known is None or known.overrides != record.overrides:
             self._commands.append(["HSET", key, "overrides", msgspec.json.encode(record.overrides).decode()])
 
-    def note(self, name: str, value: str, *, replace: bool) -> None:
-        raise NotImplementedError("the store notes by itself, beside the types")
-
-    def noted(self, name: str) -> str | None:
-        raise NotImplementedError("the store notes by itself, beside the types")
-
     def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
         # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
-        assert self._type is not None
         last = self._scripts.tokens_blocking(self._type, count, claim_id, now, above)
         return range(last - count + 1, last + 1)
 
@@ -369,13 +331,13 @@ class RedisTransaction:
         refill_ms = int(limit.burst / limit.rate * 1_000)
         self._commands.append(["PEXPIRE", key, max(DAY, 2 * refill_ms)])
 
+    def instances(self) -> Sequence[Instance]:
+        return self._scripts.instances_blocking()
+
     # --- the run log, and what comes after ---
 
     def log(self, runs: Sequence[RunRecord]) -> None:
         self._runs += runs
-
-    def drop_runs(self, before: Instant, limit: int) -> int:
-        raise NotImplementedError("the store drops them, over all types")
 
     def append_completions(self, completions: Sequence[Completion]) -> None:
         for completion in completions:
@@ -385,11 +347,8 @@ class RedisTransaction:
                 [text for name, value in given.items() if value is not None for text in (name, value)]
             )
 
-    def take_completions(self, limit: int) -> Sequence[Completion]:
-        raise NotImplementedError("the pump's own transaction is told")
-
     def completed_for(self, identity: Identity) -> set[str]:
-        return {name for name in self._need(identity) if not name.startswith(_SEEN)}
+        return {name for name in self._need(identity) if not name.startswith(SEEN)}
 
     def _need(self, identity: Identity) -> dict[str, str]:
         if identity not in self._needs:
@@ -400,14 +359,17 @@ class RedisTransaction:
             self._needs[identity] = {name.decode(): value.decode() for name, value in found.items()}
         return self._needs[identity]
 
-    def mark_completed(self, identity: Identity, task_type: str) -> None:
-        # It arrived in another store: older than anything that a pump can bring here.
-        self._mark_completed(identity, task_type, "0-0")
-
-    def _mark_completed(self, identity: Identity, task_type: str, stream_id: str) -> None:
+    def mark_completed(self, identity: Identity, task_type: str, log_id: str | None = None) -> bool:
         self._belongs_to(identity.task_type)
-        self._need(identity)[task_type] = stream_id
+        need = self._need(identity)
+        # What completed in another store is older than anything that a pump can bring here.
+        new = log_id or _OLDEST
+        known = [need[field] for field in (task_type, f"{SEEN}{task_type}") if field in need]
+        if log_id is not None and any(stream_order(log_id) <= stream_order(old) for old in known):
+            return False
+        need[task_type] = new
         self._commands.append(["ZADD", self._keys.of("keys", identity.task_type), 0, identity.key])
+        return True
 
     def clear_completed(self, identities: Collection[Identity]) -> None:
         """What arrived is dealt with, but remembered: a pump that was cut off may bring it again."""
@@ -415,7 +377,7 @@ class RedisTransaction:
             self._belongs_to(identity.task_type)
             need = self._need(identity)
             for name in self.completed_for(identity):
-                need[f"{_SEEN}{name}"] = need.pop(name)
+                need[f"{SEEN}{name}"] = need.pop(name)
 
     def forget_completed(self, identities: Collection[Identity]) -> None:
         for identity in identities:
@@ -431,117 +393,35 @@ class RedisTransaction:
                 yield ["ZREM", self._keys.of("keys", identity.task_type), identity.key]
             if need:
                 yield ["HSET", key, *(text for pair in sorted(need.items()) for text in pair)]
-                if all(name.startswith(_SEEN) for name in need):
+                if all(name.startswith(SEEN) for name in need):
                     yield ["PEXPIRE", key, NEED_TTL_MS]
 
     # --- what ran, over time ---
 
     def slices(self, resolution: Resolution, keys: Collection[SliceKey]) -> Sequence[Slice]:
         found: dict[SliceKey, Slice] = {}
-        for name in sorted({task_type for _, task_type, _ in keys}):
-            index = self._keys.of("slices", self._belongs_to(name), resolution.value)
-            for start_at in sorted({start_at for start_at, _, _ in keys}):
-                texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", index, start_at, start_at)
-                self._guard("scored", index, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
-                for text in texts:
-                    each = decode_slice(text)
-                    found[each.key] = each
-                    self._slices[resolution, each.key] = text.decode()
+        index = self._keys.of("slices", self._type, resolution.value)
+        for start_at in sorted({start_at for start_at, _, _ in keys}):
+            texts: list[bytes] = self._server.command_blocking("ZRANGEBYSCORE", index, start_at, start_at)
+            self._guard("scored", index, start_at, sha1(b"\0".join(texts), usedforsecurity=False).hexdigest())
+            for text in texts:
+                each = decode_slice(text)
+                found[each.key] = each
+                self._slices[resolution, each.key] = text.decode()
         return [found[key] for key in keys if key in found]
 
     def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None:
+        index = self._keys.of("slices", self._type, resolution.value)
         for each in slices:
-            index = self._keys.of("slices", self._belongs_to(each.task_type), resolution.value)
+            self._belongs_to(each.task_type)
             known = self._slices.get((resolution, each.key))
             if known is not None:
                 self._commands.append(["ZREM", index, known])
             self._commands.append(["ZADD", index, each.start_at, msgspec.json.encode(each).decode()])
 
-    def drop_slices(self, resolution: Resolution, before: Instant) -> None:
-        raise NotImplementedError("the store drops them, over all types")
 
-    # --- one user's data ---
-
-    def known_of(
-        self, user_id: str, *, until: Instant | None = None, after: Identity | None = None, limit: int
-    ) -> Sequence[Identity]:
-        raise NotImplementedError("the store looks over all types")
-
-    def running_of(self, user_id: str, until: Instant) -> int:
-        raise NotImplementedError("the store looks over all types")
-
-    def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
-        raise NotImplementedError("the store drops them, over all types")
-
-    def drop_completions(self, user_id: str, until: Instant) -> None:
-        raise NotImplementedError("the store does it, over all types")
-
-    def erasure(self, user_id: str) -> Erasure | None:
-        raise NotImplementedError("the store keeps them beside the types")
-
-    def put_erasure(self, erasure: Erasure) -> None:
-        raise NotImplementedError("the store keeps them beside the types")
-
-    def drop_erasures(self, before: Instant) -> None:
-        raise NotImplementedError("the store keeps them beside the types")
-
-    # --- instances ---
-
-    def beat(self, beat: Beat, now: Instant) -> None:
-        raise NotImplementedError("the store keeps them beside the types")
-
-    def swept_at(self, now: Instant) -> Instant | None:
-        raise NotImplementedError("the tick script knows")
-
-    def set_swept_at(self, now: Instant) -> None:
-        raise NotImplementedError("the tick script knows")
-
-    def instances(self) -> Sequence[Instance]:
-        return self._scripts.instances_blocking()
-
-    def leave(self, instance: str) -> None:
-        raise NotImplementedError("the store keeps them beside the types")
-
-    def drop_instances(self, before: Instant) -> int:
-        raise NotImplementedError("the store keeps them beside the types")
-
-
-class Delivery(NamedTuple):
-    """A completion on its way to a follower, with its place in the log."""
-
-    stream_id: str
-    completion: Completion
-
-
-class PumpTransaction(RedisTransaction):
-    """Hands completions to one follower, idempotently: what it has seen before is passed over."""
-
-    def __init__(self, scripts: Scripts, follower: str, deliveries: Sequence[Delivery]) -> None:
-        super().__init__(scripts, follower)
-        self._follower = follower
-        self._deliveries = [delivery for delivery in deliveries if not self._was_seen(delivery)]
-        self._marking = iter(self._deliveries)
-
-    def _was_seen(self, delivery: Delivery) -> bool:
-        name = delivery.completion.task_type
-        need = self._need(Identity(self._follower, delivery.completion.key))
-        newest = max(
-            (need[field] for field in (name, f"{_SEEN}{name}") if field in need), key=_stream_order, default=""
-        )
-        return newest != "" and _stream_order(delivery.stream_id) <= _stream_order(newest)
-
-    def types(self) -> Mapping[str, TypeRecord]:
-        """The follower alone: each gets what is its own in a step of its own."""
-        return {name: record for name, record in super().types().items() if name == self._follower}
-
-    def take_completions(self, limit: int) -> Sequence[Completion]:
-        return [delivery.completion for delivery in self._deliveries]
-
-    def mark_completed(self, identity: Identity, task_type: str) -> None:
-        self._mark_completed(identity, task_type, next(self._marking).stream_id)
-
-
-def _stream_order(stream_id: str) -> tuple[int, int]:
+def stream_order(stream_id: str) -> tuple[int, int]:
+    """By which the ids of a stream are ordered."""
     millis, _, number = stream_id.partition("-")
     return int(millis), int(number)
 

@@ -18,7 +18,7 @@ from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, Run
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.sql import queries
 from rota.stores.sql.transaction import SqlTransaction
-from rota.stores.transaction import Transaction
+from rota.stores.transaction import WholeTransaction
 from rota.stores.transactional import TransactionalStore
 
 __all__ = ["SqlStore"]
@@ -59,15 +59,17 @@ class SqlStore(TransactionalStore):
 
     # --- in transactions ---
 
-    async def _transact(self, function: Callable[[Transaction], T]) -> T:
+    async def _transact(self, function: Callable[[WholeTransaction], T]) -> T:
         answer, lanes = await self.database.write(lambda connection: self._step(connection, function))
         return self._committed(answer, lanes)
 
-    def _transact_blocking(self, function: Callable[[Transaction], T], timeout: float) -> T:
+    def _transact_blocking(self, function: Callable[[WholeTransaction], T], timeout: float) -> T:
         answer, lanes = self.database.write_blocking(lambda connection: self._step(connection, function), timeout)
         return self._committed(answer, lanes)
 
-    def _step(self, connection: Connection, function: Callable[[Transaction], T]) -> tuple[T, set[tuple[str, int]]]:
+    def _step(
+        self, connection: Connection, function: Callable[[WholeTransaction], T]
+    ) -> tuple[T, set[tuple[str, int]]]:
         transaction = SqlTransaction(connection, self._backend.dialect, self._shard(), self._lanes)
         return function(transaction), transaction.new_lanes
 
@@ -91,17 +93,8 @@ class SqlStore(TransactionalStore):
 
     async def wait(self, timeout_ms: Millis) -> bool:
         if not self._backend.must_look:
-            return await self._wait_for_poke(timeout_ms / 1_000)
+            return await super().wait(timeout_ms)
         return await self._wait_and_look(timeout_ms / 1_000)
-
-    async def _wait_for_poke(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(max(seconds, 0)):
-                await self._poked.wait()
-        except TimeoutError:
-            return False
-        self._poked.clear()
-        return True
 
     async def _wait_and_look(self, seconds: float) -> bool:
         """SQLite cannot tell other processes; they look whether the file has changed, often after activity."""

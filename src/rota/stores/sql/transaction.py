@@ -82,7 +82,7 @@ Values = list[Any]
 
 
 class SqlTransaction:
-    """See `stores/transaction.py` for the contract."""
+    """A `WholeTransaction`: see `stores/transaction.py` for the contract."""
 
     def __init__(self, connection: Connection, dialect: Dialect, shard: int, known_lanes: set[tuple[str, int]]) -> None:
         self.new_lanes: set[tuple[str, int]] = set()
@@ -310,7 +310,9 @@ class SqlTransaction:
         return len(dropped)
 
     def append_completions(self, completions: Sequence[Completion]) -> None:
-        self._connection.execute(_APPEND_COMPLETION, [completion._asdict() for completion in completions])
+        # Its place in the log is what the table gives it.
+        rows = [dict(zip(_COMPLETION_COLUMNS, completion, strict=False)) for completion in completions]
+        self._connection.execute(_APPEND_COMPLETION, rows)
 
     def take_completions(self, limit: int) -> Sequence[Completion]:
         rows = self._all(_take_completions_statement(type(self._dialect)), {"limit": limit})
@@ -321,11 +323,12 @@ class SqlTransaction:
     def completed_for(self, identity: Identity) -> set[str]:
         return {row[0] for row in self._all(_COMPLETED_FOR, identity._asdict())}
 
-    def mark_completed(self, identity: Identity, task_type: str) -> None:
+    def mark_completed(self, identity: Identity, task_type: str, log_id: str | None = None) -> bool:
         # Two completions for one identity must each see that the other has arrived.
         self._dialect.lock_names(self._connection, [f"after:{identity}"])
         row = {**identity._asdict(), "arrived": task_type}
         self._connection.execute(_insert_new(self._database, tables.after_needs), row)
+        return True
 
     def clear_completed(self, identities: Collection[Identity]) -> None:
         self._connection.execute(_CLEAR_COMPLETED, [{"b_type": t, "b_key": k} for t, k in identities])
@@ -472,6 +475,7 @@ _PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).wher
 )
 _BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
 _APPEND_COMPLETION = insert(tables.after_log)
+_COMPLETION_COLUMNS: tuple[str, ...] = ("task_type", "key", "user_id", "device_id", "agent_id")
 _OLDEST_RUNS = (
     select(tables.run_logs.c.id, tables.run_logs.c.started_at).order_by(tables.run_logs.c.id).limit(bindparam("limit"))
 )

@@ -10,13 +10,11 @@
 -- returns  { now, when to ask again or '', flat list of key, packed fields, payload beside the hash or false };
 --          to 'look' { now, when the next one is due if fewer than the limit are, flat list of rank, due time, priority };
 --          to 'share' the time is '' unless the rate allows no more until then;
---          or { now, 'rare' } if something is due that this script does not know: then nothing was written
-
-local ROUNDS = 20
+--          or { now, RARE } if something is due that this script does not know: then nothing was written
 
 if not read_type() or not runs or input.limit <= 0 then return { now, '', {} } end
 
-local lanes = { { key = named('queue'), priority = 5 } }
+local lanes = { { key = named('queue'), priority = NORMAL_LANE } }
 for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do
   lanes[#lanes + 1] = { key = named('queue', priority), priority = tonumber(priority) }
 end
@@ -61,7 +59,7 @@ if input.step == 'look' then
   return { now, #found < input.limit and next_due() or '', seen }
 end
 
-local function is_due(task) return task.status == 'pending' and not task.parked and num(task.scheduled_at) <= now end
+local function is_due(task) return task.status == STATUS.pending and not task.parked and num(task.scheduled_at) <= now end
 
 local rate = settings.rate_limit
 local bucket, tokens, filled_at = named('bucket', 'own'), 0, now
@@ -102,12 +100,12 @@ local function clear_need(key)
   local need = named('need', key)
   local found = as_table(call('HGETALL', need))
   for name, id in pairs(found) do
-    if string.sub(name, 1, 5) ~= 'seen:' then
+    if not was_seen(name) then
       call('HDEL', need, name)
-      call('HSET', need, 'seen:' .. name, id)
+      call('HSET', need, SEEN .. name, id)
     end
   end
-  if next(found) then call('PEXPIRE', need, 2 * DAY) end
+  if next(found) then call('PEXPIRE', need, NEED_TTL_MS) end
 end
 
 local taken = {}
@@ -139,8 +137,8 @@ local function answer(ask_at)
   if is_asked then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
   local number = #taken / 3
   if number > 0 then write_last_token() end
-  count('pending', -number)
-  count('running', number)
+  count(STATUS.pending, -number)
+  count(STATUS.running, number)
   write_counts()
   return { now, ask_at, taken }
 end
@@ -155,11 +153,11 @@ local function read(found, wanted)
   return true
 end
 
-for round = 1, ROUNDS do
+for round = 1, CLAIM_ROUNDS do
   local wanted = input.limit - #taken / 3
   local found = candidates(wanted)
   if not read(found, wanted) then
-    if #taken == 0 and round == 1 then return { now, 'rare' } end
+    if #taken == 0 and round == 1 then return { now, RARE } end
     -- The next claim will find them first of all, and leave them to the slow way.
     return answer(now)
   end

@@ -30,7 +30,7 @@ for _, guard in ipairs(input.guards) do
 end
 for _, command in ipairs(input.commands) do call(unpack(command)) end
 for _, run in ipairs(input.runs) do log_run(run[1], run[2], run[3]) end
-for _, fields in ipairs(input.completions) do append(named('after'), 1000000, fields) end
+for _, fields in ipairs(input.completions) do append(named('after'), COMPLETIONS_KEPT, fields) end
 for _, serial in ipairs(input.serials) do
   if call('EXISTS', named('parked', serial)) == 0 then call('SREM', named('serials'), serial) end
 end

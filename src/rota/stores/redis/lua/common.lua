@@ -8,7 +8,8 @@
 -- ARGV[5]  who asks: whoever hears a wake-up of its own need not heed it
 --
 -- A task is a table of texts, as its hash is; numbers are put in as numbers. A field that is not known here stays in the
--- table and in the hash. TABLE is the lifecycle's, handed in from core/lifecycle.py.
+-- table and in the hash. Whatever is written in capitals and not defined here is handed in (source.py): TABLE, which is
+-- the lifecycle's, STATUS, TRANSITION, ...
 
 local call = redis.call
 local prefix, task_type = ARGV[1], ARGV[2]
@@ -24,11 +25,9 @@ local time = call('TIME')
 local now = tonumber(ARGV[3]) or (tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 local input = cmsgpack.unpack(ARGV[4])
 
-local SOON_MS = 2000
 local RUNS_KEPT = 100000
 local HISTORY_KEPT = 30
-local DAY = 86400000
-local LIVE = { pending = true, running = true, paused = true }
+local COMPLETIONS_KEPT = 1000000
 
 -- --- reading and writing a hash ---
 
@@ -165,37 +164,37 @@ end
 -- --- the places of a task: one by its status, and those that go with it ---
 
 local function lane_of(task)
-  if task.priority == nil or task.priority == '5' then return named('queue') end
+  if task.priority == nil or tonumber(task.priority) == NORMAL_LANE then return named('queue') end
   return named('queue', task.priority)
 end
 
 local function enter(key, task)
   local status = task.status
-  if status == 'pending' then
+  if status == STATUS.pending then
     if task.parked and task.serial then
-      local rank = num(task.scheduled_at) - num(task.priority or 5) * settings.aging_ms
+      local rank = num(task.scheduled_at) - num(task.priority or NORMAL_LANE) * settings.aging_ms
       call('ZADD', named('parked', task.serial), rank, key)
       call('ZADD', named('parked'), task.scheduled_at, key)
       call('SADD', named('serials'), task.serial)
     else
       into(lane_of(task), task.scheduled_at, key)
-      if task.priority and task.priority ~= '5' then call('SADD', named('lanes'), task.priority) end
+      if task.priority and tonumber(task.priority) ~= NORMAL_LANE then call('SADD', named('lanes'), task.priority) end
     end
-  elseif status == 'running' then
+  elseif status == STATUS.running then
     into(named('running'), task.lease_until, key)
     if task.serial then call('SADD', named('holders', task.serial), key) end
-  elseif status == 'paused' then
+  elseif status == STATUS.paused then
     into(named('paused'), task.scheduled_at, key)
   else
-    into(named(status == 'failed' and 'dead' or 'done'), task.purge_at or 0, key)
+    into(named(status == STATUS.failed and 'dead' or 'done'), task.purge_at or 0, key)
   end
-  if task.expires_at and (status == 'pending' or status == 'paused') then into(named('expires'), task.expires_at, key) end
+  if task.expires_at and (status == STATUS.pending or status == STATUS.paused) then into(named('expires'), task.expires_at, key) end
   if task.owner and LIVE[status] then call('SADD', named('owner', task.owner), key) end
 end
 
 local function leave(key, task)
   local status = task.status
-  if status == 'pending' then
+  if status == STATUS.pending then
     if task.parked and task.serial then
       local parked = named('parked', task.serial)
       call('ZREM', parked, key)
@@ -204,13 +203,13 @@ local function leave(key, task)
     else
       out_of(lane_of(task), key)
     end
-  elseif status == 'running' then
+  elseif status == STATUS.running then
     out_of(named('running'), key)
     if task.serial then call('SREM', named('holders', task.serial), key) end
-  elseif status == 'paused' then
+  elseif status == STATUS.paused then
     out_of(named('paused'), key)
   else
-    out_of(named(status == 'failed' and 'dead' or 'done'), key)
+    out_of(named(status == STATUS.failed and 'dead' or 'done'), key)
   end
   if task.expires_at then out_of(named('expires'), key) end
   if task.owner then call('SREM', named('owner', task.owner), key) end
@@ -236,6 +235,9 @@ local function log_run(key, fields, recurring)
   local id = append(named('runs'), RUNS_KEPT, fields)
   if recurring then call('XADD', named('history', key), 'MAXLEN', HISTORY_KEPT, id, unpack(fields)) end
 end
+
+-- Whether a field of `need` says what was dealt with, and not what has completed since.
+local function was_seen(name) return string.sub(name, 1, #SEEN) == SEEN end
 
 -- --- token buckets, as core/bucket.py has them ---
 
@@ -269,7 +271,7 @@ local earliest
 
 local function note_due(task)
   local due_at = num(task.scheduled_at)
-  if task.status == 'pending' and not task.parked and (earliest == nil or due_at < earliest) then earliest = due_at end
+  if task.status == STATUS.pending and not task.parked and (earliest == nil or due_at < earliest) then earliest = due_at end
 end
 
 local function wake()

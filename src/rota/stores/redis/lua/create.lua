@@ -3,8 +3,8 @@
 local pending_now
 
 local function pending()
-  pending_now = pending_now or num(call('HGET', named('counts'), 'pending'))
-  return pending_now + (deltas.pending or 0)
+  pending_now = pending_now or num(call('HGET', named('counts'), STATUS.pending))
+  return pending_now + (deltas[STATUS.pending] or 0)
 end
 
 local GIVEN = {
@@ -32,14 +32,14 @@ local function create(key, task, item, scheduled_at)
     if next(task) then out_of(named('past'), key) end
     into(named('keys'), 0, key)
   end
-  put(task, 'status', TABLE.schedule[status or 'absent'])
+  put(task, 'status', TABLE.schedule[status or SPECIAL.absent])
   put(task, 'scheduled_at', scheduled_at)
   put(task, 'created_at', now)
   for _, name in ipairs(GIVEN) do
     if item[name] ~= nil then put(task, name, item[name]) end
   end
   local priority = item.priority or settings.priority
-  if priority ~= 5 then put(task, 'priority', priority) end
+  if priority ~= NORMAL_LANE then put(task, 'priority', priority) end
   if settings.trigger_mode ~= 'user_activity' then put(task, 'trigger_mode', settings.trigger_mode) end
   if item.first_activity_at then
     put(task, 'first_activity_at', item.first_activity_at)

@@ -6,7 +6,7 @@
 -- Whether a completion has arrived that the identity still waits to use.
 local function waits(key)
   for _, name in ipairs(call('HKEYS', named('need', key))) do
-    if string.sub(name, 1, 5) ~= 'seen:' then return true end
+    if not was_seen(name) then return true end
   end
   return false
 end

@@ -16,8 +16,8 @@ local function text(number) return string.format('%.0f', number) end
 
 -- How many of a lane rank before the task; of those of its own rank the earlier due ones do, then those by key.
 local function before_in(priority)
-  local lane = priority == 5 and named('queue') or named('queue', text(priority))
-  local earlier = (num(task.priority or 5) - priority) * aging
+  local lane = priority == NORMAL_LANE and named('queue') or named('queue', text(priority))
+  local earlier = (num(task.priority or NORMAL_LANE) - priority) * aging
   local at = num(task.scheduled_at) - earlier
   if at > now then return call('ZCOUNT', lane, '-inf', text(now)) end
   if earlier > 0 then return call('ZCOUNT', lane, '-inf', text(at)) end
@@ -33,7 +33,7 @@ end
 
 local function parked_before()
   local parked, at = named('parked', task.serial), num(task.scheduled_at)
-  local rank = text(at - num(task.priority or 5) * aging)
+  local rank = text(at - num(task.priority or NORMAL_LANE) * aging)
   local found = call('ZCOUNT', parked, '-inf', '(' .. rank)
   for _, other in ipairs(call('ZRANGEBYSCORE', parked, rank, rank, 'LIMIT', 0, input.most)) do
     local due = num(call('HGET', named('task', other), 'scheduled_at'))
@@ -43,8 +43,8 @@ local function parked_before()
 end
 
 local ahead = 0
-if task.status == 'pending' then
-  ahead = before_in(5)
+if task.status == STATUS.pending then
+  ahead = before_in(NORMAL_LANE)
   for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do ahead = ahead + before_in(tonumber(priority)) end
   if task.serial then ahead = ahead + parked_before() end
 end
@@ -55,10 +55,10 @@ if settings.rate_limit then
 end
 local arrived = {}
 for _, name in ipairs(call('HKEYS', named('need', key))) do
-  if string.sub(name, 1, 5) ~= 'seen:' then arrived[#arrived + 1] = name end
+  if not was_seen(name) then arrived[#arrived + 1] = name end
 end
 local held = task.serial and call('SCARD', named('holders', task.serial)) or 0
 return {
-  now, flat, payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), 'running')),
+  now, flat, payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), STATUS.running)),
   held, tokens, arrived,
 }

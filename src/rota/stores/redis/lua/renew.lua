@@ -8,9 +8,9 @@ local answers = {}
 for at, item in ipairs(input.items) do
   local key = item.key
   local task = as_table(call('HGETALL', named('task', key)))
-  local answer = 'stale'
+  local answer = ANSWER.stale
   if task.status and TABLE.renew[task.status] and num(task.token) == item.token then
-    answer = task.want == 'cancel' and 'cancel' or 'ok'
+    answer = task.want == WANT.cancel and ANSWER.cancel or ANSWER.ok
     -- A lease taken by hand is as long as the type's timeout: renewing must never shorten it.
     put(task, 'lease_until', math.max(until_at, num(task.lease_until)))
     put(task, 'renewed', '1')

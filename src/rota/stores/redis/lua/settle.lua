@@ -3,7 +3,7 @@
 --
 -- input    list of { key, token, transition, duration_ms, reason, error, result, after_ms, chance }
 -- returns  { woke, per item { answer, packed fields, payload beside the hash or false } };
---          the answer 'rare' means that nothing was written: it is not for this script
+--          the answer RARE means that nothing was written: it is not for this script
 
 local rare = {}
 
@@ -12,19 +12,19 @@ local function settle(item)
   local task = as_table(call('HGETALL', named('task', key)))
   if task.trigger or rare[key] then
     rare[key] = true
-    return { 'rare' }
+    return { RARE }
   end
   local target = task.status and TABLE[item.transition][task.status]
-  if target ~= 'leave' or num(task.token) ~= item.token then
+  if target ~= SPECIAL.leave or num(task.token) ~= item.token then
     local is_same = num(task.last_token) == item.token and task.last_outcome == item.transition
-    return { is_same and 'already' or 'stale', packed(task), payload_of(key, task) }
+    return { is_same and ANSWER.already or ANSWER.stale, packed(task), payload_of(key, task) }
   end
-  if item.transition == 'snooze' and num(task.snoozes) >= MAX_SNOOZES then
+  if item.transition == TRANSITION.snooze and num(task.snoozes) >= MAX_SNOOZES then
     rare[key] = true
-    return { 'rare' }
+    return { RARE }
   end
   leave_running(key, task, item)
-  return { 'ok', packed(task), payload_of(key, task) }
+  return { ANSWER.ok, packed(task), payload_of(key, task) }
 end
 
 if not read_type() then return { 0 } end

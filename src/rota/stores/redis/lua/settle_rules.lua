@@ -1,15 +1,5 @@
 -- Leaving `running`, for tasks that do not recur: the questions of core/lifecycle.py, in their order.
 
-local MAX_CRASHES = 3
-local MAX_SNOOZES = 100
-local RUN_STATUS = {
-  complete = 'success', discard = 'skipped', retry = 'error', fail = 'error',
-  snooze = 'skipped', release = 'skipped', reap = 'lost',
-}
-local TOTALS = { success = 'succeeded_total', error = 'errored_total', lost = 'lost_total' }
-local REASONS = { discard = 'discarded', snooze = 'snoozed', release = 'released' }
-local FAILED = { retry = true, fail = true, reap = true }
-
 -- A field that has its default is not written.
 local function some(number)
   if number == 0 then return nil end
@@ -28,10 +18,10 @@ local function its_place(task) return math.min(num(task.scheduled_at), now) end
 -- When the same work is tried again, or nil if it is not.
 local function retry_at(task, settled)
   local transition = settled.transition
-  if transition == 'release' then return its_place(task) end
-  if transition == 'snooze' then return now + (settled.after_ms or 0) end
-  if transition == 'reap' and num(task.crashes) < MAX_CRASHES then return its_place(task) end
-  if transition == 'retry' and num(task.errors) <= settings.max_retries then
+  if transition == TRANSITION.release then return its_place(task) end
+  if transition == TRANSITION.snooze then return now + (settled.after_ms or 0) end
+  if transition == TRANSITION.reap and num(task.crashes) < MAX_CRASHES then return its_place(task) end
+  if transition == TRANSITION.retry and num(task.errors) <= settings.max_retries then
     return now + (settled.after_ms or back_off(num(task.errors), settled.chance))
   end
   return nil
@@ -54,11 +44,11 @@ local function give_up(task, settled)
   put(task, 'last_token', task.token)
   put(task, 'last_outcome', transition)
   put_nothing(task, LEASE)
-  if transition == 'retry' or transition == 'fail' then put(task, 'errors', num(task.errors) + 1) end
-  if transition == 'reap' then put(task, 'crashes', num(task.crashes) + 1) end
-  put(task, 'snoozes', transition == 'snooze' and num(task.snoozes) + 1 or nil)
-  if transition == 'snooze' or transition == 'release' then put(task, 'attempt', some(num(task.attempt) - 1)) end
-  put(task, 'reason', settled.reason or REASONS[transition])
+  if ERRED[transition] then put(task, 'errors', num(task.errors) + 1) end
+  if transition == TRANSITION.reap then put(task, 'crashes', num(task.crashes) + 1) end
+  put(task, 'snoozes', transition == TRANSITION.snooze and num(task.snoozes) + 1 or nil)
+  if PUT_OFF[transition] then put(task, 'attempt', some(num(task.attempt) - 1)) end
+  put(task, 'reason', settled.reason or REASON_OF[transition])
   put(task, 'error', settled.error)
   put(task, 'result', settled.result)
   put(task, 'updated_at', now)
@@ -67,13 +57,13 @@ end
 -- Success and failure both start the cooldown; a task that ended failed counts against the breaker.
 local function remember(task, settled)
   local transition = settled.transition
-  if transition == 'snooze' or transition == 'release' then return end
+  if PUT_OFF[transition] then return end
   local forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), num(task.forget_at))
   put(task, 'last_exec_at', now)
-  if transition == 'complete' then
+  if transition == TRANSITION.complete then
     put(task, 'fail_count', nil)
     put(task, 'fail_until', nil)
-  elseif transition ~= 'discard' then
+  elseif transition ~= TRANSITION.discard then
     local blocked_ms = math.max(settings.max_retries * settings.interval_ms * 2, DAY)
     forget_at = math.max(forget_at, now + 2 * blocked_ms)
     put(task, 'fail_count', num(task.fail_count) + 1)
@@ -91,12 +81,12 @@ local function finish(task, status)
   put(task, 'status', status)
   put_nothing(task, WAITING)
   put(task, 'finished_at', now)
-  put(task, 'purge_at', now + (status == 'failed' and settings.dead_ttl_ms or settings.task_ttl_ms))
+  put(task, 'purge_at', now + (status == STATUS.failed and settings.dead_ttl_ms or settings.task_ttl_ms))
 end
 
 -- Waiting again, or paused if that was wanted during the run.
 local function hold(task, scheduled_at)
-  put(task, 'status', task.want == 'pause' and 'paused' or 'pending')
+  put(task, 'status', task.want == WANT.pause and STATUS.paused or STATUS.pending)
   put_nothing(task, WISHES)
   put(task, 'scheduled_at', scheduled_at)
 end
@@ -118,7 +108,7 @@ local ENDED = { 'result', 'error' }
 
 -- The run's row, from the task as it ran; how it ended comes with `settled`.
 local function row_of(key, task, settled)
-  local fields = { 'key', key, 'status', RUN_STATUS[settled.transition], 'started_at', task.claimed_at or now }
+  local fields = { 'key', key, 'status', RUN_STATUS_OF[settled.transition], 'started_at', task.claimed_at or now }
   if task.manual then add(fields, 'trigger_mode', 'manual') end
   for _, name in ipairs(task.manual and RAN_BY_HAND or RAN) do
     if task[name] then add(fields, name, task[name]) end
@@ -135,7 +125,7 @@ local function append_completion(key, task)
   for _, name in ipairs({ 'user_id', 'device_id', 'agent_id' }) do
     if task[name] then add(fields, name, task[name]) end
   end
-  append(named('after'), 1000000, fields)
+  append(named('after'), COMPLETIONS_KEPT, fields)
 end
 
 local freed = {}
@@ -143,24 +133,24 @@ local freed = {}
 -- running -> wherever leaving leads. The task is changed and written.
 local function leave_running(key, task, settled)
   local row = row_of(key, task, settled)
-  local total = TOTALS[RUN_STATUS[settled.transition]]
-  local wants_cancel, is_dirty = task.want == 'cancel', task.dirty
-  local failed, completed = FAILED[settled.transition], settled.transition == 'complete'
+  local total = TOTALS[RUN_STATUS_OF[settled.transition]]
+  local wants_cancel, is_dirty = task.want == WANT.cancel, task.dirty
+  local failed, completed = FAILED[settled.transition], settled.transition == TRANSITION.complete
   count(task.status, -1)
   leave(key, task)
   give_up(task, settled)
   local again_at = retry_at(task, settled)
-  if failed and again_at == nil and num(task.crashes) >= MAX_CRASHES then put(task, 'reason', 'poison') end
+  if failed and again_at == nil and num(task.crashes) >= MAX_CRASHES then put(task, 'reason', POISON) end
   if task.reason then add(row, 'reason', task.reason) end
   if wants_cancel then
     if completed then remember(task, settled) end
-    finish(task, 'cancelled')
+    finish(task, STATUS.cancelled)
   elseif again_at ~= nil then
     hold(task, again_at)
     completed = false
   else
     remember(task, settled)
-    if is_dirty and not breaker_is_open(task) then follow_up(task) else finish(task, failed and 'failed' or 'completed') end
+    if is_dirty and not breaker_is_open(task) then follow_up(task) else finish(task, failed and STATUS.failed or STATUS.completed) end
   end
   save(key)
   enter(key, task)
@@ -178,7 +168,7 @@ local function best_parked(serial, limit)
   local waiting = {}
   for at = 1, #found, 2 do
     local task = as_table(call('HGETALL', named('task', found[at])))
-    if task.status == 'pending' and task.parked then
+    if task.status == STATUS.pending and task.parked then
       waiting[#waiting + 1] = { key = found[at], rank = tonumber(found[at + 1]), task = task }
     end
   end

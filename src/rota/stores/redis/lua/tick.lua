@@ -13,8 +13,6 @@
 --            next due time or '' },
 --          or nothing if there is no such type
 
-local REAP_PAGE = 200
-
 -- An outage, or a suspended host: nobody could renew, so nobody is to blame. Once: whoever does not renew then is dead.
 local function extend(until_at)
   local running, extended = named('running'), 0
@@ -44,22 +42,22 @@ end
 
 local function lost(task)
   return {
-    transition = 'reap',
+    transition = TRANSITION.reap,
     duration_ms = math.max(0, now - num(task.claimed_at or now)),
-    reason = 'lost',
-    error = 'The instance ' .. (task.instance or 'None') .. ' stopped renewing its lease.',
+    reason = LOST,
+    error = string.format(LOST_ERROR, task.instance or 'None'),
   }
 end
 
 local reaped, rare = {}, {}
 
-local function has_run_out(task) return task.status == 'running' and num(task.lease_until) <= now end
+local function has_run_out(task) return task.status == STATUS.running and num(task.lease_until) <= now end
 
 -- A series is not for this script; neither is a lease that was never renewed: was its run ever begun?
 local function is_rare(task) return has_run_out(task) and (task.trigger or not task.renewed) end
 
 local function reap(key, deadline, task, is_left)
-  if task.status ~= 'running' then
+  if task.status ~= STATUS.running then
     -- The hash is the truth.
     call('ZREM', named('running'), key)
   elseif not has_run_out(task) then

@@ -1,12 +1,10 @@
 -- Tokens that no loss of data brings back: the numbers of core/token.py, which says why.
 
-local EPOCH, ROOM, LONGEST = 1735689600000, 4096, 2 ^ 41 - 2 ^ 31
-
 local last_token
 
 -- The last token that was handed out, or the number that stands for it at this time.
 local function read_last_token(claim_id)
-  local floor = math.min(math.max(0, now - EPOCH), LONGEST) * ROOM
+  local floor = math.min(math.max(0, now - TOKEN_EPOCH), TOKEN_LONGEST) * TOKEN_ROOM
   last_token = num(call('GET', named('seq')))
   if last_token < floor then last_token = floor + tonumber(string.sub(redis.sha1hex(claim_id), 1, 3), 16) end
 end

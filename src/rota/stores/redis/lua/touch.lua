@@ -3,20 +3,20 @@
 --
 -- input    list of { key, user_id, device_id, agent_id, at, stray }
 -- returns  { woke, per item { outcome, due time or '', coalesced } };
---          the outcome 'rare' means that nothing was written: it is not for this script
+--          the outcome RARE means that nothing was written: it is not for this script
 
 local rare = {}
 
 local function coalesced(scheduled_at, times)
   count('coalesced_total', 1)
-  return { 'coalesced', scheduled_at or '', times or 0 }
+  return { TOUCHED.coalesced, scheduled_at or '', times or 0 }
 end
 
 local function join(key, task)
   put(task, 'last_activity_at', now)
   put(task, 'coalesced', num(task.coalesced) + 1)
   put(task, 'updated_at', now)
-  if task.status == 'running' then
+  if task.status == STATUS.running then
     if settings.on_busy == 'rerun' then put(task, 'dirty', '1') end
   elseif settings.mode == 'debounce' and num(task.attempt) == 0 and not task.manual then
     local first = tonumber(task.first_activity_at) or now
@@ -38,13 +38,13 @@ end
 
 local function touch(item)
   local key = item.key
-  if not accepts then return { 'disabled', '', 0 } end
+  if not accepts then return { TOUCHED.disabled, '', 0 } end
   local task = as_table(call('HGETALL', named('task', key)))
   local is_live = TABLE.touch[task.status]
   -- A due task that is put off lets go of its serial, and one may have to be let in instead.
   if rare[key] or (is_live and task.serial and settings.mode == 'debounce') or (not is_live and is_listed_elsewhere(task, item)) then
     rare[key] = true
-    return { 'rare', '', 0 }
+    return { RARE, '', 0 }
   end
   local was_seen = item.at and task.last_claimed_at and item.at <= num(task.last_claimed_at)
   if is_live then
@@ -53,15 +53,15 @@ local function touch(item)
   end
   if was_seen then return coalesced() end
   if num(task.fail_count) >= math.max(settings.max_retries, 1) and task.fail_until and now < num(task.fail_until) then
-    return { 'blocked', '', 0 }
+    return { TOUCHED.blocked, '', 0 }
   end
-  if pending() >= settings.max_pending then return { 'full', '', 0 } end
+  if pending() >= settings.max_pending then return { TOUCHED.full, '', 0 } end
   local last = tonumber(task.last_exec_at)
   if last and now < last + settings.interval_ms then
-    if settings.cooldown == 'skip' then return { 'cooldown', '', 0 } end
-    return create_due('deferred', key, task, item, last + settings.interval_ms)
+    if settings.cooldown == 'skip' then return { TOUCHED.cooldown, '', 0 } end
+    return create_due(TOUCHED.deferred, key, task, item, last + settings.interval_ms)
   end
-  return create_due('created', key, task, item, now + settings.interval_ms)
+  return create_due(TOUCHED.created, key, task, item, now + settings.interval_ms)
 end
 
 if not read_type() then return { 0 } end

@@ -1,0 +1,71 @@
+"""The header of each script names what its caller gives it: a script and its caller cannot drift apart."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from importlib.resources import files
+from typing import cast
+
+import msgspec
+import pytest
+from tour import TYPES, tour
+
+from rota.core.task import Identity
+from rota.stores.base import TaskQuery
+from rota.stores.redis import RedisStore
+from rota.stores.redis.client import Call
+from rota.testing.clock import FakeClock
+from rota.testing.conformance.world import World
+
+LUA = files("rota.stores.redis").joinpath("lua")
+INCLUDED = {"common", "create", "settle_rules", "token"}
+NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
+
+
+@pytest.fixture
+async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
+    store = RedisStore(redis_url, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+def header_of(name: str) -> str:
+    """What the script says of its input, from `-- input` to `-- returns`."""
+    text = LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    return text[text.index("\n-- input ") : text.index("\n-- returns ")]
+
+
+def names_in(given: object) -> set[str]:
+    """The names of what a caller gives: of a table, or of each table in a list."""
+    tables = cast("list[object]", given if isinstance(given, list) else [given])
+    return {name for table in tables if isinstance(table, dict) for name in cast("dict[str, object]", table)}
+
+
+async def test_every_caller_gives_what_the_header_names(
+    store: RedisStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: defaultdict[str, set[str]] = defaultdict(set)
+    by_digest = Call.by_digest
+
+    def recorded(call: Call) -> tuple[str | int | bytes, ...]:
+        given = msgspec.msgpack.decode(cast("bytes", call.args[3]))
+        called[call.script] |= names_in(given)
+        if call.script == "renew":
+            called[call.script] |= names_in(given["items"])
+        return by_digest(call)
+
+    monkeypatch.setattr(Call, "by_digest", recorded)
+    world = World(store, clock)
+    await tour(world)
+    await world.claimed(2, TYPES, in_all=1)
+    await store.queue_position(Identity(TYPES[0], "series"))
+    await store.find(TaskQuery(search="ser"))
+    await store.erase_user("u1", now=clock.now())
+    await store._server.command("DEL", *(store._keys.of("queue", name) for name in TYPES[:1]))  # pyright: ignore[reportPrivateUsage]  # something to repair
+    await store.reconcile()
+    assert sorted(called) == sorted(set(NAMES) - INCLUDED), "each script was called"
+    unnamed = {name: given - set(re.findall(r"\w+", header_of(name))) for name, given in called.items()}
+    assert {name: sorted(missing) for name, missing in unnamed.items() if missing} == {}
