@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -69,7 +69,7 @@ class CommandRunner:
             _spoken_to(request.input, self.input_format),
             request.limits,
             reader.read,
-            is_too_big=_disk_look(request.environment, request.limits),
+            is_too_big=partial(is_larger_than, environment.folder, request.limits.disk_bytes),
             look_every=self.disk_look_every,
             is_done=lambda: reader.has_answered,
         )
@@ -84,7 +84,9 @@ class CommandRunner:
         """Run another command, a gate script say, in the same isolation; how it ended and its lines."""
         lines: list[bytes] = []
         spec = self.isolation.process_spec(command, environment, limits)
-        ended = await supervise(spec, b"", limits, lines.append, is_too_big=_disk_look(environment, limits))
+        ended = await supervise(
+            spec, b"", limits, lines.append, is_too_big=partial(is_larger_than, environment.folder, limits.disk_bytes)
+        )
         return ended, lines
 
 
@@ -134,10 +136,6 @@ def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
         return given.prompt.encode("utf-8", "replace")
     data = msgspec.json.encode(given.data).decode()
     return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
-
-
-def _disk_look(environment: RunEnvironment, limits: Limits) -> Callable[[], bool]:
-    return partial(is_larger_than, environment.folder, limits.disk_bytes)
 
 
 def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> RunnerResult:
