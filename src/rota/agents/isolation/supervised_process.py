@@ -240,13 +240,10 @@ class _Supervised:
                 continue
             add(part)
             if is_done is not None and is_done():
-                self._wait_for_silence(limits.linger_ms)
-
-    def _wait_for_silence(self, linger_ms: Millis) -> None:
-        """From now on, and anew with everything that is still said."""
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = asyncio.get_running_loop().call_later(linger_ms / SECOND, self.let_go, "idle")
+                # From now on, and anew with everything that is still said.
+                if self._silence is not None:
+                    self._silence.cancel()
+                self._silence = asyncio.get_running_loop().call_later(limits.linger_ms / SECOND, self.let_go, "idle")
 
     async def _watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
         while True:
