@@ -140,6 +140,8 @@ def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
 
 def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> RunnerResult:
     """What an ending and an answer mean together. An answer counts if the agent ended by itself, or stayed silent."""
+    if answer is not None and (ended.is_clean or ended.cause == "idle"):
+        return _of_answer(answer)
     match ended.cause:
         case "wall":
             limit = format_duration(limits.wall_ms)
@@ -148,13 +150,11 @@ def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> Runner
             return _failed("output", f"The agent wrote more than {limits.output_bytes:,} bytes and was ended.")
         case "disk":
             return _failed("disk", f"{_TOO_LARGE.format(limits.disk_bytes)} The agent was ended.")
-        case "idle" if answer is not None:
-            return _of_answer(answer)
         case _:
-            return _answered(ended, answer)
+            return _ended_badly(ended, answer)
 
 
-def _answered(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
+def _ended_badly(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
     if ended.not_started is not None:
         advice = "The user that it runs as must be able to reach its folder and its program."
         return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
@@ -164,7 +164,7 @@ def _answered(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
             "The process that watches over the agent was killed, and the agent with it. See in the system's log whether"
             " memory ran out.",
         )
-    if answer is not None and (answer.status == "error" or ended.is_clean):
+    if answer is not None and answer.status == "error":
         return _of_answer(answer)
     how = f"by signal {ended.signal}" if ended.signal is not None else f"with exit code {ended.exit_code}"
     last = ended.errors.strip().splitlines()[-1:] or ["It said nothing on its standard error."]
