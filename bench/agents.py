@@ -89,7 +89,7 @@ def _answer_at_once(made: Agents) -> None:
     async def quick() -> Quick:
         return Quick()
 
-    made.handler._runner = quick  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] # noqa: SLF001 -- a runner like any other
+    made.handler.runner = quick  # pyright: ignore[reportAttributeAccessIssue] -- a runner like any other
 
 
 def _schedule(number: int, due_at: int) -> NewTask:

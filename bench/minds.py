@@ -13,9 +13,10 @@ from rota.agents import AGENT, AgentSettings, agents_of, install_agents
 from rota.clock import HOUR, MINUTE, Instant
 from rota.core.task import NewTask, Past, Settlement, Task, TaskStatus, Transition
 from rota.database.tables.agents import provenance
+from rota.group_commit import MAX_GROUP
 from rota.memory import MemorySettings, NewContext, Owner, Scope, install_memory, memory_of
 from rota.memory.vectors import to_bytes
-from rota.stores.base import MAX_GROUP, ClaimRequest, Snapshot, Store
+from rota.stores.base import ClaimRequest, Snapshot, Store
 from rota.triggers import Interval, encode_trigger
 
 __all__ = ["AGENT_SCHEDULE", "CONTEXTS", "GROUP", "RUNS", "SCHEDULES", "TALKER", "fill_minds"]

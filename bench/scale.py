@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rota.core.task import Activity, Settlement, Transition
 from rota.core.task_type import TaskType
+from rota.group_commit import MAX_GROUP
 from rota.keys import UserKeyBuilder
 from rota.stores import open_store
-from rota.stores.base import MAX_GROUP, ClaimRequest, Store
+from rota.stores.base import ClaimRequest, Store
 from rota.testing.redis_servers import RedisServer, redis_server
 
 __all__ = ["scale"]

@@ -44,7 +44,7 @@ class GroupCommit(Generic[Item, Result]):
 
     def __init__(
         self,
-        run: Callable[[list[Item]], Awaitable[list[Result | Exception]]],
+        run: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]],
         size_of: Callable[[Item], int],
         *,
         in_flight: int = 1,
@@ -152,7 +152,7 @@ class GroupCommit(Generic[Item, Result]):
             start = end
 
 
-def _answer(future: asyncio.Future[list[Result]], results: list[Result | Exception]) -> None:
+def _answer(future: asyncio.Future[list[Result]], results: Sequence[Result | Exception]) -> None:
     if future.done():
         return
     answers: list[Result] = []

@@ -132,7 +132,7 @@ class Simulation:
         async def quick() -> Quick:
             return Quick()
 
-        agents.handler._runner = quick  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- a runner like any other
+        agents.handler.runner = quick  # pyright: ignore[reportAttributeAccessIssue] -- a runner like any other
         return app, agents
 
     async def make(self, agents: Agents, number: int) -> Made:

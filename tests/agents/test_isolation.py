@@ -236,15 +236,18 @@ async def main():
     for isolation in (ProcessIsolation(), choose_isolation(require="bubblewrap").isolation):
         runner = CommandRunner(isolation=isolation, command=(program, "-c", code))
         result = await runner.run(RunRequest(
-            seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c"),
+            environment=RunEnvironment(folder=folder, run_id="r"),
+            input=AgentInput(prompt="p", group_folder="g", chat_jid="c"),
             limits=Limits(wall_ms=60_000, processes=25)))
         found[isolation.name] = [result.result, result.error]
     runner = CommandRunner(isolation=isolation, command=(program, "-c", sys.argv[4]), disk_look_every=0.05)
     result = await runner.run(RunRequest(
-        seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
+        environment=RunEnvironment(folder=folder, run_id="r"),
+            input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
     found["writable"] = result.result
     result = await CommandRunner(isolation=isolation, command=(program, "-c", sys.argv[5]), disk_look_every=0.05).run(
-        RunRequest(seat=Seat(folder=folder, run_id="r"), input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
+        RunRequest(environment=RunEnvironment(folder=folder, run_id="r"),
+                   input=AgentInput(prompt="p", group_folder="g", chat_jid="c")))
     found["hidden"] = result.reason
     print(json.dumps(found))
 asyncio.run(main())

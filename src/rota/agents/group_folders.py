@@ -10,8 +10,9 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from rota.errors import InvalidInput
@@ -49,8 +50,10 @@ def make_groups_folder(groups_dir: Path) -> None:
     make_folder(groups_dir, 0o711 if os.geteuid() == 0 else 0o700)
 
 
-def prepare_folder(groups_dir: Path, name: str, uid: int | None) -> Path:
-    """The folder, made if it is not there, owned by the group's user and closed to everybody else."""
+def prepare_folder(
+    groups_dir: Path, name: str, uid: int | None, *, files: Mapping[str, bytes] = MappingProxyType({})
+) -> Path:
+    """The folder, made if it is not there, owned by the group's user and closed to everybody else, with these files."""
     make_groups_folder(groups_dir)
     path = folder_path(groups_dir, name)
     with contextlib.suppress(FileExistsError):
@@ -58,6 +61,8 @@ def prepare_folder(groups_dir: Path, name: str, uid: int | None) -> Path:
     if uid is not None:
         with _opened(path) as folder:
             os.fchown(folder, uid, uid)
+    for file, content in files.items():
+        write_file(path, file, content, uid=uid)
     return path
 
 

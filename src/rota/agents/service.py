@@ -6,7 +6,6 @@ people see all, and only people approve, throw switches and resume what Rota has
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -15,8 +14,6 @@ import msgspec
 
 from rota.access import Tokens
 from rota.agents.groups import EVERYBODY, Group, Groups, Revived, Switch
-from rota.agents.isolation.choose import Chosen
-from rota.agents.isolation.command import CommandRunner
 from rota.agents.notices import Channels, Courier
 from rota.agents.policy import (
     Caller,
@@ -89,23 +86,10 @@ class Agents:
         channels = Channels(self.settings.groups_dir / ".notices", store)
         self._schedules = ScheduleStore(store, database, self.settings, channels, webhooks)
         self._approvals = Approvals(self._schedules)
-        self._chosen: Chosen | None = None
-        self._choosing = asyncio.Lock()
-        self.handler = AgentHandler(store, database, self.settings, channels, self._runner)
+        self.handler = AgentHandler(store, database, self.settings, channels)
         self.courier = Courier(store, database, webhooks or Webhooks())
 
     # --- where they run ---
-
-    async def isolation(self) -> Chosen:
-        """The isolation of every run, found out once and said in the log."""
-        async with self._choosing:
-            if self._chosen is None:
-                self._chosen = await asyncio.to_thread(self.settings.choose)
-                _log.info(self._chosen.words)
-            return self._chosen
-
-    async def _runner(self) -> CommandRunner:
-        return self.settings.runner(await self.isolation())
 
     async def _runs(self) -> RunStore:
         return RunStore(await self._schedules.database())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -69,7 +69,7 @@ class CommandRunner:
             _spoken_to(request.input, self.input_format),
             request.limits,
             reader.read,
-            is_too_big=_disk_look(request.environment, request.limits),
+            is_too_big=partial(is_larger_than, environment.folder, request.limits.disk_bytes),
             look_every=self.disk_look_every,
             is_done=lambda: reader.has_answered,
         )
@@ -84,7 +84,9 @@ class CommandRunner:
         """Run another command, a gate script say, in the same isolation; how it ended and its lines."""
         lines: list[bytes] = []
         spec = self.isolation.process_spec(command, environment, limits)
-        ended = await supervise(spec, b"", limits, lines.append, is_too_big=_disk_look(environment, limits))
+        ended = await supervise(
+            spec, b"", limits, lines.append, is_too_big=partial(is_larger_than, environment.folder, limits.disk_bytes)
+        )
         return ended, lines
 
 
@@ -136,12 +138,10 @@ def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
     return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
 
 
-def _disk_look(environment: RunEnvironment, limits: Limits) -> Callable[[], bool]:
-    return partial(is_larger_than, environment.folder, limits.disk_bytes)
-
-
 def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> RunnerResult:
     """What an ending and an answer mean together. An answer counts if the agent ended by itself, or stayed silent."""
+    if answer is not None and (ended.is_clean or ended.cause == "idle"):
+        return _of_answer(answer)
     match ended.cause:
         case "wall":
             limit = format_duration(limits.wall_ms)
@@ -150,13 +150,11 @@ def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> Runner
             return _failed("output", f"The agent wrote more than {limits.output_bytes:,} bytes and was ended.")
         case "disk":
             return _failed("disk", f"{_TOO_LARGE.format(limits.disk_bytes)} The agent was ended.")
-        case "idle" if answer is not None:
-            return _of_answer(answer)
         case _:
-            return _answered(ended, answer)
+            return _ended_badly(ended, answer)
 
 
-def _answered(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
+def _ended_badly(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
     if ended.not_started is not None:
         advice = "The user that it runs as must be able to reach its folder and its program."
         return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
@@ -166,7 +164,7 @@ def _answered(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
             "The process that watches over the agent was killed, and the agent with it. See in the system's log whether"
             " memory ran out.",
         )
-    if answer is not None and (answer.status == "error" or ended.is_clean):
+    if answer is not None and answer.status == "error":
         return _of_answer(answer)
     how = f"by signal {ended.signal}" if ended.signal is not None else f"with exit code {ended.exit_code}"
     last = ended.errors.strip().splitlines()[-1:] or ["It said nothing on its standard error."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -34,6 +35,7 @@ def is_session_id(text: str) -> bool:
     return _SESSION.fullmatch(text) is not None
 
 
+@dataclass(eq=False)
 class AnswerReader:
     """Takes an agent's output line by line; `answer` is what it came to.
 
@@ -42,23 +44,23 @@ class AnswerReader:
     and means nothing else: an agent quotes what it has read, and what it has read may look like an answer.
     """
 
-    def __init__(self, output_format: MessageFormat, on_progress: OnProgress | None = None) -> None:
-        self._output_format = output_format
-        self._on_progress = on_progress
-        # Not a list of lines: millions of empty ones would take a hundred times the memory that they have bytes.
-        self._rest = bytearray()
-        self._answer: Answer | None = None
+    output_format: MessageFormat
+    on_progress: OnProgress | None = None
+    # Not a list of lines: millions of empty ones would take a hundred times the memory that they have bytes.
+    _rest: bytearray = field(default_factory=bytearray, init=False)
+    _answer: Answer | None = field(default=None, init=False)
 
     def read(self, line: bytes) -> None:
         """One line of the standard output."""
-        if self._output_format == "text":
+        if self.output_format == "text":
             self._keep(line)
-            if line.strip():
-                self._tell(line.decode("utf-8", "replace")[:1_000])
+            if line.strip() and self.on_progress is not None:
+                self.on_progress(line.decode("utf-8", "replace")[:1_000])
             return
         said = _object(line)
         if said is not None and "progress" in said and "status" not in said:
-            self._tell(said["progress"])
+            if self.on_progress is not None:
+                self.on_progress(said["progress"])
             return
         found = None if said is None else _answer(said)
         if found is None:
@@ -76,7 +78,7 @@ class AnswerReader:
         if self._answer is not None:
             return self._answer
         text = bytes(self._rest).strip()
-        if self._output_format == "text":
+        if self.output_format == "text":
             return Answer("success", result=text.decode("utf-8", "replace"))
         whole = _object(text)
         return None if whole is None else _answer(whole)
@@ -84,10 +86,6 @@ class AnswerReader:
     def _keep(self, line: bytes) -> None:
         self._rest += line
         self._rest += b"\n"
-
-    def _tell(self, progress: object) -> None:
-        if self._on_progress is not None:
-            self._on_progress(progress)
 
 
 def _object(text: bytes) -> dict[str, Any] | None:

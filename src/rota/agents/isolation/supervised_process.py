@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -159,13 +159,13 @@ class _Supervised:
     ) -> ProcessExit:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        errors = bytearray()
+        lines, errors = _Lines(on_line), _Tail()
         async with asyncio.TaskGroup() as group:
             feeding = group.create_task(self._feed(stdin))
             watching = None if is_too_big is None else group.create_task(self._watch_disk(is_too_big, look_every))
             listening = [
-                group.create_task(self._listen(self._process.stdout, limits, _Lines(on_line), is_done)),
-                group.create_task(self._listen(self._process.stderr, limits, _Tail(errors), is_done)),
+                group.create_task(self._listen(self._process.stdout, limits, lines.add, is_done)),
+                group.create_task(self._listen(self._process.stderr, limits, errors.add, is_done)),
             ]
             await self._over.wait()
             # Whoever could still hold the output open has been ended; should one be left, nobody waits for it.
@@ -175,7 +175,9 @@ class _Supervised:
             feeding.cancel()
             if watching is not None:
                 watching.cancel()
-        return self._ended(bytes(errors).decode("utf-8", "replace"))
+        if listening[0] not in deaf:
+            lines.finish()
+        return self._exit(bytes(errors.kept).decode("utf-8", "replace"))
 
     def let_go(self, cause: Cause) -> None:
         """Ask for the end; the supervisor sees to it."""
@@ -227,7 +229,7 @@ class _Supervised:
         self,
         stream: asyncio.StreamReader,
         limits: Limits,
-        sink: _Lines | _Tail,
+        add: Callable[[bytes], None],
         is_done: Callable[[], bool] | None,
     ) -> None:
         while part := await stream.read(_HEARD):
@@ -236,16 +238,12 @@ class _Supervised:
             if self._seen > limits.output_bytes:
                 self.let_go("output")  # the rest is read and dropped, so that nobody blocks on a full pipe
                 continue
-            sink.add(part)
+            add(part)
             if is_done is not None and is_done():
-                self._wait_for_silence(limits.linger_ms)
-        sink.finish()
-
-    def _wait_for_silence(self, linger_ms: Millis) -> None:
-        """From now on, and anew with everything that is still said."""
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = asyncio.get_running_loop().call_later(linger_ms / SECOND, self.let_go, "idle")
+                # From now on, and anew with everything that is still said.
+                if self._silence is not None:
+                    self._silence.cancel()
+                self._silence = asyncio.get_running_loop().call_later(limits.linger_ms / SECOND, self.let_go, "idle")
 
     async def _watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
         while True:
@@ -254,33 +252,27 @@ class _Supervised:
                 self.let_go("disk")
                 return
 
-    def _ended(self, errors: str) -> ProcessExit:
-        report = self._read_report()
-        cause = self._cause if self._cause in ("output", "disk", "idle") else report.cause
+    def _exit(self, errors: str) -> ProcessExit:
+        """How it ended, by the supervisor's last report; why it could not start is in one before."""
+        reports = [_decode_report(line) for line in self._reports.splitlines()]
+        # Without any the supervisor was killed: how the agent ended is known to nobody.
+        last = reports[-1] if reports else _Report()
         return ProcessExit(
-            cause=cause,
-            exit_code=report.exit,
-            signal=report.signal,
-            left_behind=report.left,
+            cause=self._cause if self._cause in ("output", "disk", "idle") else last.cause,
+            exit_code=last.exit,
+            signal=last.signal,
+            left_behind=last.left,
             errors=errors,
-            not_started=report.error,
+            not_started=next((report.error for report in reports if report.error is not None), None),
         )
 
-    def _read_report(self) -> _Report:
-        """The last line, with the error of a child that could not start from a line before it."""
-        reports = [_decode_report(line) for line in self._reports.splitlines()]
-        if not reports:
-            return _Report()  # it was killed: how the agent ended is known to nobody
-        error = next((report.error for report in reports if report.error is not None), None)
-        return msgspec.structs.replace(reports[-1], error=error)
 
-
+@dataclass(eq=False)
 class _Lines:
     """Cuts a stream into lines."""
 
-    def __init__(self, on_line: OnLine) -> None:
-        self._on_line = on_line
-        self._open = bytearray()
+    on_line: OnLine
+    _open: bytearray = field(default_factory=bytearray, init=False)
 
     def add(self, part: bytes) -> None:
         self._open += part
@@ -288,23 +280,20 @@ class _Lines:
             *lines, rest = bytes(self._open).split(b"\n")
             self._open = bytearray(rest)
             for line in lines:
-                self._on_line(line)
+                self.on_line(line)
 
     def finish(self) -> None:
+        """What stands after the last line break is a line, too."""
         if self._open:
-            self._on_line(bytes(self._open))
-            self._open.clear()
+            self.on_line(bytes(self._open))
 
 
+@dataclass(eq=False)
 class _Tail:
     """Keeps the end of a stream."""
 
-    def __init__(self, kept: bytearray) -> None:
-        self._kept = kept
+    kept: bytearray = field(default_factory=bytearray, init=False)
 
     def add(self, part: bytes) -> None:
-        self._kept += part
-        del self._kept[:-ERRORS_KEPT]
-
-    def finish(self) -> None:
-        return
+        self.kept += part
+        del self.kept[:-ERRORS_KEPT]

@@ -42,6 +42,7 @@ _SOME_WAITING: Final = _ALL_WAITING.where(provenance.c.folder.in_(_IDS))
 
 
 def read_contexts(connection: Connection, wanted: Sequence[tuple[str, str]]) -> list[RunContext]:
+    """The contexts of these runs, each named by its schedule and its group's folder."""
     ids = sorted({schedule_id for schedule_id, _ in wanted})
     folders = sorted({folder for _, folder in wanted})
     found = [group_of(row) for row in connection.execute(_SOME_GROUPS, {"ids": folders}).mappings()]
@@ -57,16 +58,16 @@ def read_contexts(connection: Connection, wanted: Sequence[tuple[str, str]]) -> 
     waiting = tuple(origin_of(row) for row in proposals)
     origins = {row["id"]: origin_of(row) for row in connection.execute(_ORIGINS, {"ids": ids}).mappings()}
     now_in = {row.folder: row.session_id for row in connection.execute(_SESSIONS, {"ids": folders})}
-
-    def context(schedule_id: str, folder: str) -> RunContext:
+    contexts: list[RunContext] = []
+    for schedule_id, folder in wanted:
         group = known.get(folder)
         sees_all = group is not None and group.is_main
-        return RunContext(
+        context = RunContext(
             group=group,
             origin=origins.get(schedule_id),
             session=now_in.get(folder),
             waiting=waiting if sees_all else tuple(one for one in waiting if one.folder == folder),
             zones=zones if sees_all else {folder: zones.get(folder)},
         )
-
-    return [context(schedule_id, folder) for schedule_id, folder in wanted]
+        contexts.append(context)
+    return contexts

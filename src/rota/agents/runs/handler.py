@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from rota.agents.schedules.agent_task import AgentPayload, payload_of
 from rota.agents.schedules.digests import content_digest, was_agreed_before_times
 from rota.agents.schedules.listing import Zones, tasks_of
 from rota.agents.schedules.origins import Origin, Origins
-from rota.agents.schedules.snapshot import snapshot_of, write_snapshot
+from rota.agents.schedules.snapshot import SNAPSHOT, snapshot_of
 from rota.agents.schedules.validation import follows_code
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant
@@ -53,6 +53,7 @@ LINES_SHOWN: Final = 200
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
 
+_Given = ParamSpec("_Given")
 _Written = TypeVar("_Written")
 
 _log = get_logger("rota.agents")
@@ -70,16 +71,14 @@ class AgentFailed(Retry):
 class _Job:
     """Everything that one run needs."""
 
+    stores: _Stores
+    runner: CommandRunner
     task: Task
     payload: AgentPayload
     group: Group
     context: RunContext
     environment: RunEnvironment
     start: RunStart
-
-    @property
-    def id(self) -> str:
-        return self.task.key
 
 
 class _Stores:
@@ -89,19 +88,7 @@ class _Stores:
         self.store = store
         self.database = database
         self.runs = RunStore(database)
-        self._tasks: GroupCommit[Identity, Task | None] = GroupCommit(
-            self._get, lambda _identity: 1, patience=database.call_timeout
-        )
-
-    def are_of(self, store: Store, database: Database) -> bool:
-        return self.store is store and self.database is database
-
-    async def task(self, identity: Identity) -> Task | None:
-        (task,) = await self._tasks.submit([identity])
-        return task
-
-    async def _get(self, identities: list[Identity]) -> list[Task | Exception | None]:
-        return list(await self.store.get(identities))
+        self.tasks: GroupCommit[Identity, Task | None] = GroupCommit(store.get, len, patience=database.call_timeout)
 
 
 class AgentHandler:
@@ -113,13 +100,13 @@ class AgentHandler:
         database: Callable[[], Awaitable[Database]],
         settings: AgentSettings,
         channels: Channels,
-        runner: Callable[[], Awaitable[CommandRunner]],
     ) -> None:
         self._store = store
         self._database = database
         self._settings = settings
         self._channels = channels
-        self._runner = runner
+        self._chosen: CommandRunner | None = None
+        self._choosing = asyncio.Lock()
         self.mcp_access: McpAccess = nullcontext
         """How a run reaches the MCP server without a network; by itself not at all."""
         self._stores: _Stores | None = None
@@ -135,21 +122,30 @@ class AgentHandler:
                 raise
             await self._hold(stores, task, str(error), last_result=summary_of(None, str(error)))
             raise AgentFailed("error", str(error)) from error
-        await self._begin(stores, job)
-        result = await self._work_watched(stores, run, job)
-        return await self._conclude(stores, job, result)
+        await self._begin(job)
+        result = await self._work_watched(run, job)
+        return await self._conclude(job, result)
+
+    async def runner(self) -> CommandRunner:
+        """What runs agents here. Their isolation is found out once and said in the log."""
+        async with self._choosing:
+            if self._chosen is None:
+                chosen = await asyncio.to_thread(self._settings.choose)
+                _log.info(chosen.words)
+                self._chosen = self._settings.runner(chosen)
+            return self._chosen
 
     async def _open(self) -> _Stores:
-        store, database = await self._store(), await self._database()
-        if self._stores is None or not self._stores.are_of(store, database):
-            self._stores = _Stores(store, database)
-        return self._stores
+        store, database, last = await self._store(), await self._database(), self._stores
+        if last is None or last.store is not store or last.database is not database:
+            last = self._stores = _Stores(store, database)
+        return last
 
     # --- before the run ---
 
     async def _look_again(self, stores: _Stores, run: Run) -> Task:
         """The schedule as it is now, not as it was when it was claimed."""
-        task = await stores.task(Identity(run.task_type, run.key))
+        (task,) = await stores.tasks.submit([Identity(run.task_type, run.key)])
         if task is None or task.token != run.token:
             raise LeaseLost(f"The run of {run.key!r} was taken over before it had begun. Nothing was run.")
         if task.want is Want.CANCEL:
@@ -166,19 +162,18 @@ class AgentHandler:
         if group is None:
             raise unknown_group(payload.group_folder)
         start = await self._check_origin(stores, task, payload, context)
-        await self._runner()  # where no isolation is to be had a person decides, and the schedule is held until then
+        runner = await self.runner()  # if no isolation is to be had a person decides, and it is held until then
         settings = self._settings
-        run_id = f"{task.key}-{task.token}"
         environment = RunEnvironment(
             folder=await self._prepare_folder(stores, group, context),
-            run_id=run_id,
+            run_id=f"{task.key}-{task.token}",
             uid=settings.uid_of(group.number),
             has_network=group.has_network,
             timezone=payload.timezone or group.timezone or settings.timezone,
             variables=settings.variables(),
             read_only=settings.visible(),
         )
-        return _Job(task, payload, group, context, environment, start)
+        return _Job(stores, runner, task, payload, group, context, environment, start)
 
     async def _check_origin(self, stores: _Stores, task: Task, payload: AgentPayload, context: RunContext) -> RunStart:
         """What it does must be what was written down, and approved if that was needed. What the program's own code has
@@ -208,32 +203,35 @@ class AgentHandler:
         tasks = await tasks_of(stores.store, None if group.is_main else group.folder)
         content = snapshot_of(tasks, context.waiting, Zones(context.zones, self._settings.timezone), group)
         uid = self._settings.uid_of(group.number)
-        return await asyncio.to_thread(_prepared, self._settings.groups_dir, group.folder, uid, content)
+        return await asyncio.to_thread(
+            prepare_folder, self._settings.groups_dir, group.folder, uid, files={SNAPSHOT: content}
+        )
 
-    async def _begin(self, stores: _Stores, job: _Job) -> None:
+    async def _begin(self, job: _Job) -> None:
         """From here on it can be seen and stopped; a switch that is thrown already stops it here."""
-        switch = await stores.runs.start(job.start)
+        switch = await job.stores.runs.start(job.start)
         if switch is None:
             return
         if job.task.is_recurring:
             raise Discard(f"Skipped: {switch.words}")
-        await stores.store.pause([job.task.identity])  # a single fire is kept for the time after
-        await Origins(stores.database).set(job.id, held=switch.words)
+        await job.stores.store.pause([job.task.identity])  # a single fire is kept for the time after
+        await Origins(job.stores.database).set(job.task.key, held=switch.words)
         raise Snooze("1s")
 
     # --- the run ---
 
-    async def _work_watched(self, stores: _Stores, run: Run, job: _Job) -> RunnerResult | Gate:
+    async def _work_watched(self, run: Run, job: _Job) -> RunnerResult | Gate:
         output: deque[str] = deque(maxlen=LINES_SHOWN)
 
         def on_progress(progress: object) -> None:
             output.append(progress if isinstance(progress, str) else msgspec.json.encode(progress).decode())
-            run.progress({"output": _tail(output)})
+            # As much of the end as a progress report holds, also when JSON doubles every character.
+            run.progress({"output": "\n".join(output)[-MAX_PROGRESS_BYTES // 8 :]})
 
-        working = asyncio.create_task(self._work(stores, job, on_progress))
+        working = asyncio.create_task(self._work(job, on_progress))
         try:
             while not (await asyncio.wait({working}, timeout=LOOK_EVERY))[0]:
-                beat = await _beat(stores.runs, job, "\n".join(output))
+                beat = await _beat(job, "\n".join(output))
                 if beat is not None and beat.stop is not None:
                     await _cancelled(working)
                     await self._tell("stopped", job, beat.stop, beat.at)
@@ -242,22 +240,22 @@ class AgentHandler:
         except BaseException:
             # What ends like this is not written as a result: it only goes off the list.
             await _cancelled(working)
-            await _leave(stores.runs, job)
+            await _leave(job)
             raise
 
-    async def _work(self, stores: _Stores, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | Gate:
+    async def _work(self, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | Gate:
         """Ask the gate, if there is one, and run the agent. A gate that stays closed is the answer itself."""
-        runner, settings = await self._runner(), self._settings
+        stores, settings = job.stores, self._settings
         script, data, session = job.payload.script, None, job.context.session
         if script is not None:
             gate = await ask_gate(
-                script, runner, job.environment, settings.limits, wall_ms=settings.gate_ms, most=settings.gate_bytes
+                script, job.runner, job.environment, settings.limits, wall_ms=settings.gate_ms, most=settings.gate_bytes
             )
             if not gate.is_open:
                 return gate
             data = gate.data
             # It may have taken its time: what the agent is told is of now.
-            context = await stores.runs.context(job.id, job.group.folder)
+            context = await stores.runs.context(job.task.key, job.group.folder)
             await self._prepare_folder(stores, job.group, context)
             session = context.session
         given = AgentInput(
@@ -270,47 +268,57 @@ class AgentHandler:
             data=data,
         )
         request = RunRequest(environment=job.environment, input=given, limits=settings.limits)
+        token = nullcontext(request)
+        if settings.mcp_url is not None:
+            token = with_run_token(request, settings.mcp_url, stores.database, stores.store.now)
         try:
-            async with (
-                with_run_token(request, settings.mcp_url, stores.database, stores.store.now) as request,
-                self.mcp_access(request) as request,
-            ):
-                return await runner.run(request, on_progress)
+            async with token as request, self.mcp_access(request) as request:
+                return await job.runner.run(request, on_progress)
         except RunnerUnavailable as error:
             # What cannot even be started is a failed run, not a failed handler.
             return RunnerResult(status="error", error=str(error), reason="crashed")
 
     # --- after the run ---
 
-    async def _conclude(self, stores: _Stores, job: _Job, result: RunnerResult | Gate) -> str:
+    async def _conclude(self, job: _Job, result: RunnerResult | Gate) -> str:
         if isinstance(result, Gate):
-            return await self._skip(stores, job, result)
+            return await self._skip(job, result)
         error = None if result.status == "success" else result.error or "Unknown error"
         summary = summary_of(result.result, error)
-        end = _end_of(job, summary, result, error)
-        ended = await _insist(lambda: stores.runs.finish(end))
+        end = RunEnd(
+            id=job.task.key,
+            folder=job.group.folder,
+            token=job.task.token,
+            summary=summary,
+            status=result.status,
+            reason=result.reason,
+            result=result.result,
+            error=error,
+            session=result.new_session_id if job.payload.context_mode == "group" else None,
+        )
+        ended = await _insist(job.stores.runs.finish, end)
         if error is None:
             await self._tell("result", job, summary, ended.at)
             return summary
-        await self._tell_failure(stores, job, summary, ended)
+        await self._tell_failure(job, summary, ended)
         raise AgentFailed(result.reason if result.reason in ("timeout", "rate_limited") else "error", error)
 
-    async def _skip(self, stores: _Stores, job: _Job, gate: Gate) -> str:
+    async def _skip(self, job: _Job, gate: Gate) -> str:
         """A gate that stayed closed ends the run as skipped, with the reason."""
         words = f"gate: {gate.trouble or 'nothing to do'}"
         reason = None if gate.trouble is None else "gate"
-        end = RunEnd(id=job.id, folder=job.group.folder, token=job.task.token, summary=cut(words), reason=reason)
-        ended = await _insist(lambda: stores.runs.finish(end))
+        end = RunEnd(id=job.task.key, folder=job.group.folder, token=job.task.token, summary=cut(words), reason=reason)
+        ended = await _insist(job.stores.runs.finish, end)
         if gate.trouble is not None:
-            await self._tell_failure(stores, job, gate.trouble, ended)
+            await self._tell_failure(job, gate.trouble, ended)
         raise Discard(words)
 
-    async def _tell_failure(self, stores: _Stores, job: _Job, words: str, ended: FinishedRun) -> None:
+    async def _tell_failure(self, job: _Job, words: str, ended: FinishedRun) -> None:
         """Tell the owner, and hold the schedule if it fails again and again: a broken gate does so no less."""
         await self._tell("error", job, words, ended.at)
         most = self._settings.max_failures
         if most and ended.failures >= most:
-            await self._hold(stores, job.task, f"{ended.failures} runs in a row have failed. The last: {words}")
+            await self._hold(job.stores, job.task, f"{ended.failures} runs in a row have failed. The last: {words}")
 
     async def _hold(self, stores: _Stores, task: Task, why: str, **also: object) -> None:
         """Pause the schedule when this run ends, keep the reason, and tell the owner."""
@@ -319,71 +327,48 @@ class AgentHandler:
         group = None if task.owner is None else await Groups(stores.database).find(task.owner)
         now = await stores.store.now()
         notice = Notice(kind="held", group=task.owner or "", schedule_id=task.key, text=f"Paused: {why}", at=now)
-        await _insist(lambda: self._channels.tell(group, notice))
+        await _insist(self._channels.tell, group, notice)
 
     async def _tell(self, kind: NoticeKind, job: _Job, text: str, now: Instant) -> None:
-        run = f"{job.id}-{job.task.token}"
-        notice = Notice(kind=kind, group=job.group.folder, schedule_id=job.id, text=text, at=now, run=run)
-        await _insist(lambda: self._channels.tell(job.group, notice))
+        run = job.environment.run_id
+        notice = Notice(kind=kind, group=job.group.folder, schedule_id=job.task.key, text=text, at=now, run=run)
+        await _insist(self._channels.tell, job.group, notice)
 
 
-def _prepared(groups_dir: Path, name: str, uid: int | None, content: bytes) -> Path:
-    folder = prepare_folder(groups_dir, name, uid)
-    write_snapshot(folder, content, uid)
-    return folder
-
-
-def _end_of(job: _Job, summary: str, result: RunnerResult, error: str | None) -> RunEnd:
-    return RunEnd(
-        id=job.id,
-        folder=job.group.folder,
-        token=job.task.token,
-        summary=summary,
-        status=result.status,
-        reason=result.reason,
-        result=result.result,
-        error=error,
-        session=result.new_session_id if job.payload.context_mode == "group" else None,
-    )
-
-
-async def _insist(write: Callable[[], Awaitable[_Written]]) -> _Written:
+async def _insist(
+    write: Callable[_Given, Awaitable[_Written]], *given: _Given.args, **named: _Given.kwargs
+) -> _Written:
     """Write what came of a run, however long the database is away: an agent that has worked must not work again for
     it. Whoever loses the lease meanwhile is cancelled here."""
     pause = _FIRST_PAUSE
     while True:
         try:
-            return await write()
+            return await write(*given, **named)
         except StoreUnavailable as error:
             _log.warning("what came of an agent is not written yet", error=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-async def _beat(runs: RunStore, job: _Job, output: str) -> StopCheck | None:
+async def _beat(job: _Job, output: str) -> StopCheck | None:
     """Whether the run is to end; None while the database is away: the lease has its own guard."""
-    said = RunOutput(id=job.id, folder=job.group.folder, token=job.task.token, text=output)
+    said = RunOutput(id=job.task.key, folder=job.group.folder, token=job.task.token, text=output)
     try:
-        return await runs.heartbeat(said)
+        return await job.stores.runs.heartbeat(said)
     except StoreUnavailable as error:
-        _log.warning("agent run not shown", schedule=job.id, error=str(error))
+        _log.warning("agent run not shown", schedule=job.task.key, error=str(error))
         return None
 
 
-async def _leave(runs: RunStore, job: _Job) -> None:
+async def _leave(job: _Job) -> None:
     """The row of what runs now goes; one that is left behind is told apart by its token."""
     try:
-        await runs.remove(job.id, job.task.token)
+        await job.stores.runs.remove(job.task.key, job.task.token)
     except StoreUnavailable as error:
-        _log.warning("agent run not taken off the list", schedule=job.id, error=str(error))
+        _log.warning("agent run not taken off the list", schedule=job.task.key, error=str(error))
 
 
 async def _cancelled(working: asyncio.Task[RunnerResult | Gate]) -> None:
     """End the run and wait until nothing of it is left."""
     working.cancel()
     await asyncio.wait({working})
-
-
-def _tail(output: deque[str]) -> str:
-    """As much of the end as a progress report holds, also when JSON doubles every character."""
-    return "\n".join(output)[-MAX_PROGRESS_BYTES // 8 :]

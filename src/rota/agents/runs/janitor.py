@@ -44,7 +44,7 @@ class Janitor(Duty[int]):
     async def say(self) -> None:
         """Look for the isolation now, so that the log says it at the start and not at the first run."""
         try:
-            await self._agents.isolation()
+            await self._agents.handler.runner()
         except RunnerUnavailable as error:
             # No error yet: not everybody has agents, and a schedule that comes due is held with these words.
             _log.warning("agents do not run here", why=str(error))

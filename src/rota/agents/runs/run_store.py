@@ -8,6 +8,7 @@ another changes nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -138,7 +139,7 @@ class RunStore:
         self._database = database
         patience = database.call_timeout
         self._contexts: GroupCommit[tuple[str, str], RunContext] = GroupCommit(
-            self._read_contexts, _one, patience=patience
+            self._read_contexts, len, patience=patience
         )
         self._starts: GroupCommit[RunStart, Switch | None] = GroupCommit(
             self._together(self._start_all), _one, patience=patience
@@ -204,24 +205,24 @@ class RunStore:
 
     # --- on the database's threads ---
 
-    async def _read_contexts(self, wanted: list[tuple[str, str]]) -> list[RunContext | Exception]:
-        return list(await self._database.read(lambda connection: read_contexts(connection, wanted)))
+    async def _read_contexts(self, wanted: list[tuple[str, str]]) -> list[RunContext]:
+        return await self._database.read(partial(read_contexts, wanted=wanted))
 
     def _together(
-        self, write: Callable[[Connection, Sequence[Item]], list[Answer | Exception]]
+        self, write: Callable[[Sequence[Item], Connection], list[Answer | Exception]]
     ) -> Callable[[list[Item]], Awaitable[list[Answer | Exception]]]:
         """In one transaction; if it fails one by one, so that nobody's trouble is another's."""
 
         async def alone(item: Item) -> Answer | Exception:
             try:
-                (answer,) = await self._database.write(lambda connection: write(connection, [item]))
+                (answer,) = await self._database.write(partial(write, [item]))
             except Exception as error:
                 return error
             return answer
 
         async def together(items: list[Item]) -> list[Answer | Exception]:
             try:
-                return await self._database.write(lambda connection: write(connection, items))
+                return await self._database.write(partial(write, items))
             except StoreUnavailable:
                 raise
             except Exception:
@@ -229,11 +230,8 @@ class RunStore:
 
         return together
 
-    def _now(self, connection: Connection) -> Instant:
-        return self._database.backend.dialect.now(connection)
-
-    def _start_all(self, connection: Connection, starts: Sequence[RunStart]) -> list[Switch | Exception | None]:
-        now = self._now(connection)
+    def _start_all(self, starts: Sequence[RunStart], connection: Connection) -> list[Switch | Exception | None]:
+        now = self._database.backend.dialect.now(connection)
         thrown = thrown_switches(connection)
         ids = [start.id for start in starts]
         listed = {row.id: row.token for row in connection.execute(_LISTED, {"ids": ids, "since": now - _ALIVE})}
@@ -259,13 +257,13 @@ class RunStore:
             )
         return list(stops)
 
-    def _heartbeat_all(self, connection: Connection, outputs: Sequence[RunOutput]) -> list[StopCheck | Exception]:
-        now = self._now(connection)
+    def _heartbeat_all(self, outputs: Sequence[RunOutput], connection: Connection) -> list[StopCheck | Exception]:
+        now = self._database.backend.dialect.now(connection)
         thrown = thrown_switches(connection)
         return [_show(connection, output, thrown, now) for output in outputs]
 
-    def _finish_all(self, connection: Connection, ends: Sequence[RunEnd]) -> list[FinishedRun | Exception]:
-        now = self._now(connection)
+    def _finish_all(self, ends: Sequence[RunEnd], connection: Connection) -> list[FinishedRun | Exception]:
+        now = self._database.backend.dialect.now(connection)
         return [_write_end(connection, end, now) for end in ends]
 
 

@@ -34,12 +34,9 @@ _log = get_logger("rota.agents")
 
 @asynccontextmanager
 async def with_run_token(
-    request: RunRequest, url: str | None, database: Database, now: Callable[[], Awaitable[Instant]]
+    request: RunRequest, url: str, database: Database, now: Callable[[], Awaitable[Instant]]
 ) -> AsyncGenerator[RunRequest]:
-    """The request with a token in the agent's environment; as it is if runs are not told where the server is."""
-    if url is None:
-        yield request
-        return
+    """The request with the server's address and a token for it in the agent's environment."""
     tokens, environment, limits = Tokens(database), request.environment, request.limits
     made = await tokens.add(
         f"run {environment.run_id}"[:100],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final, Literal
 
 import msgspec
@@ -85,14 +84,10 @@ def value_of(trigger: AnyTrigger, timezone: str) -> str:
         return trigger.expression
     if isinstance(trigger, Interval):
         return str(trigger.every_ms)
-    return _local(trigger.at, timezone).isoformat()
+    return to_datetime(trigger.at).astimezone(zone(timezone)).isoformat()
 
 
 def spoken_time(at: Instant, timezone: str) -> str:
     """A time as one says it: "Monday 5 January 2026, 09:00 (Europe/Berlin)"."""
-    local = _local(at, timezone)
+    local = to_datetime(at).astimezone(zone(timezone))
     return f"{local:%A} {local.day} {local:%B %Y, %H:%M} ({timezone})"
-
-
-def _local(at: Instant, timezone: str) -> datetime:
-    return to_datetime(at).astimezone(zone(timezone))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 
 from msgspec.structs import replace
@@ -23,15 +24,15 @@ MOST_LISTED = 1_000
 _log = get_logger("rota.agents")
 
 
+@dataclass(frozen=True)
 class Zones:
     """The zone that each group speaks in."""
 
-    def __init__(self, zones: Mapping[str, str | None], default: str) -> None:
-        self._zones = zones
-        self._default = default
+    by_group: Mapping[str, str | None]
+    default: str
 
     def of(self, folder: str) -> str:
-        return self._zones.get(folder) or self._default
+        return self.by_group.get(folder) or self.default
 
 
 async def schedules_of(
@@ -57,10 +58,10 @@ async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = Fa
     query = _query(folder)
     page = await store.find(query)
     if page.cursor is None or with_finished:
-        tasks = await _scheduled(store, query, page)
-        return [task for task in tasks if with_finished or task.status.is_live]
+        tasks = page.items if page.cursor is None else await _all_of(store, query, page)
+        return [task for task in tasks if task.trigger is not None and (with_finished or task.status.is_live)]
     # Many: what is over may be most of it, and must not take the place of what is not.
-    found = [await _scheduled(store, _query(folder, status)) for status in TaskStatus if status.is_live]
+    found = [await _all_of(store, _query(folder, status)) for status in TaskStatus if status.is_live]
     # One that changed meanwhile may have been met twice.
     by_id = {task.key: task for task in chain.from_iterable(found)}
     return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
@@ -71,7 +72,7 @@ def _query(folder: str | None, status: TaskStatus | None = None) -> TaskQuery:
     return TaskQuery(task_type=AGENT, owner=folder, status=status, schedules=folder is None, limit=200)
 
 
-async def _scheduled(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
+async def _all_of(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
     """The schedules that a query finds, up to the most that are listed, from its first page on."""
     tasks: list[Task] = []
     page = page or await store.find(query)

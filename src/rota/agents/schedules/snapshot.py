@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from rota.agents.group_folders import write_file
 from rota.agents.groups import Group
 from rota.agents.schedules.agent_task import next_run_of, payload_of, status_of, value_of
 from rota.agents.schedules.listing import Zones
@@ -19,7 +17,7 @@ from rota.errors import InvalidInput
 from rota.logs import get_logger
 from rota.triggers import decode_trigger
 
-__all__ = ["SNAPSHOT", "snapshot_of", "write_snapshot"]
+__all__ = ["SNAPSHOT", "snapshot_of"]
 
 SNAPSHOT: Final = "current_tasks.json"
 
@@ -30,27 +28,18 @@ Row = dict[str, object]
 
 def snapshot_of(tasks: Sequence[Task], waiting: Sequence[Origin], zones: Zones, group: Group) -> bytes:
     """Seed 001's rows, and after them what waits for approval: main sees all, every other group its own."""
-    rows = [row for task in tasks if (row := _row_of_task(task, zones)) is not None]
+    rows = [
+        _row(task.key, task.payload, task.trigger, zones.of(task.owner or ""), status_of(task), next_run_of(task))
+        for task in tasks
+    ]
     known = {task.key for task in tasks}
-    rows += [row for one in waiting if one.id not in known and (row := _row_of_proposal(one, zones)) is not None]
-    return msgspec.json.encode([row for row in rows if group.is_main or row["groupFolder"] == group.folder])
-
-
-def write_snapshot(folder: Path, content: bytes, uid: int | None) -> None:
-    """Write it: whoever reads it meanwhile sees the old one or the new one, whole."""
-    write_file(folder, SNAPSHOT, content, uid=uid)
-
-
-def _row_of_task(task: Task, zones: Zones) -> Row | None:
-    zone = zones.of(task.owner or "")
-    return _row(task.key, task.payload, task.trigger, zone, status_of(task), next_run_of(task))
-
-
-def _row_of_proposal(origin: Origin, zones: Zones) -> Row | None:
-    proposal = origin.proposal
-    if proposal is None:
-        return None
-    return _row(origin.id, proposal.payload, proposal.trigger, zones.of(origin.folder), "waiting_for_approval", None)
+    for one in waiting:
+        asked = one.proposal
+        if asked is not None and one.id not in known:
+            zone = zones.of(one.folder)
+            rows.append(_row(one.id, asked.payload, asked.trigger, zone, "waiting_for_approval", None))
+    seen = [row for row in rows if row is not None and (group.is_main or row["groupFolder"] == group.folder)]
+    return msgspec.json.encode(seen)
 
 
 def _row(

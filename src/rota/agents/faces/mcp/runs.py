@@ -19,12 +19,12 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from rota.agents import Agents
-from rota.agents.isolation.base import RunEnvironment, RunRequest
+from rota.agents.isolation.base import RunRequest
 from rota.agents.isolation.environment import MCP_CONFIG, MCP_SOCKET
 from rota.agents.operator import AgentOperator, agent_principal
 from rota.database import Database
@@ -61,10 +61,13 @@ class RunSockets:
     @asynccontextmanager
     async def opened(self, request: RunRequest) -> AsyncGenerator[RunRequest]:
         """The request with the way to a server of its own; as it is if no socket can be had here."""
-        await self._sweep_once()
+        if not self._is_swept:
+            self._is_swept = True
+            await asyncio.to_thread(_sweep, self._below)
         environment = request.environment
-        principal = agent_principal(request.input.group_folder, environment.run_id)
-        conversations = _Conversations(AgentOperator(self._agents, principal, self._database))
+        conversations = _Conversations(
+            self._agents, self._database, request.input.group_folder, run_id=environment.run_id
+        )
         try:
             # Not on a thread, which takes longer than this does, and whose result is lost to whoever is cancelled.
             folder, line = _prepared(self._below, environment.uid)
@@ -75,8 +78,14 @@ class RunSockets:
             return
         try:
             server = await asyncio.start_unix_server(conversations.hold, sock=line, limit=LONGEST_LINE)
+            named = {MCP_SOCKET: str(folder / _SOCKET), MCP_CONFIG: str(folder / _CONFIG)}
+            shown = replace(
+                environment,
+                variables={**environment.variables, **named},
+                read_only=(*environment.read_only, folder),
+            )
             try:
-                yield replace(request, environment=_with_socket(environment, folder))
+                yield replace(request, environment=shown)
             finally:
                 server.close()
                 await conversations.end()
@@ -84,19 +93,17 @@ class RunSockets:
             line.close()
             _remove(folder)
 
-    async def _sweep_once(self) -> None:
-        if not self._is_swept:
-            self._is_swept = True
-            await asyncio.to_thread(_sweep, self._below)
 
-
+@dataclass(eq=False)
 class _Conversations:
     """What goes on over one run's socket."""
 
-    def __init__(self, operator: AgentOperator) -> None:
-        self._operator = operator
-        self._held: set[asyncio.Task[None]] = set()
-        self._is_over = False
+    agents: Agents
+    database: Callable[[], Awaitable[Database]]
+    group: str
+    run_id: str
+    _held: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
+    _is_over: bool = field(default=False, init=False)
 
     async def hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One conversation, from a connection to its end."""
@@ -110,13 +117,14 @@ class _Conversations:
             await asyncio.to_thread(importlib.import_module, "rota.agents.faces.mcp.server")
             from rota.agents.faces.mcp.server import AgentServer
 
-            await AgentServer(self._operator).converse(reader, writer)
+            operator = AgentOperator(self.agents, agent_principal(self.group, self.run_id), self.database)
+            await AgentServer(operator).converse(reader, writer)
         except (ConnectionError, asyncio.CancelledError):
             pass  # the agent has gone, or its run is over; both are ways to end
         except Exception:
             # The SDK, cancelled in the middle of handing a message on, may end by an error of its own streams.
             if not self._is_over:
-                _log.exception("conversation with a run failed", run=self._operator.principal.id)
+                _log.exception("conversation with a run failed", run=self.run_id)
         finally:
             await self._hang_up(writer)
             self._held.discard(task)
@@ -147,12 +155,12 @@ def _prepared(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
     line = socket.socket(socket.AF_UNIX)
     try:
-        server = {"command": "python3", "args": ["-I", "-S", "-c", _STDIO_TO_SOCKET, _socket_in(folder)]}
-        config = folder / _CONFIG
+        config, place = folder / _CONFIG, folder / _SOCKET
+        server = {"command": "python3", "args": ["-I", "-S", "-c", _STDIO_TO_SOCKET, str(place)]}
         config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
-        line.bind(_socket_in(folder))
+        line.bind(str(place))
         _hand_over(config, uid, 0o640)
-        _hand_over(Path(_socket_in(folder)), uid, 0o660)
+        _hand_over(place, uid, 0o660)
         _hand_over(folder, uid, 0o750)
     except BaseException:
         line.close()
@@ -176,15 +184,6 @@ def _hand_over(path: Path, uid: int | None, mode: int) -> None:
     path.chmod(mode if uid is not None else mode & 0o700)
 
 
-def _socket_in(folder: Path) -> str:
-    return str(folder / _SOCKET)
-
-
-def _with_socket(environment: RunEnvironment, folder: Path) -> RunEnvironment:
-    ways = {MCP_SOCKET: _socket_in(folder), MCP_CONFIG: str(folder / _CONFIG)}
-    return replace(environment, variables={**environment.variables, **ways}, read_only=(*environment.read_only, folder))
-
-
 def _sweep(below: Path) -> None:
     """Take away what an instance that was killed has left: folders of ours whose socket nobody answers."""
     for folder in below.glob(f"{_PREFIX}*"):
@@ -193,7 +192,7 @@ def _sweep(below: Path) -> None:
             if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _SURELY_OPEN:
                 continue
             with socket.socket(socket.AF_UNIX) as line:
-                line.connect(_socket_in(folder))
+                line.connect(str(folder / _SOCKET))
         except ConnectionRefusedError:
             shutil.rmtree(folder, ignore_errors=True)
         except OSError:
