@@ -15,6 +15,7 @@ from rota.access import Tokens
 from rota.alerts import Alerts
 from rota.api.live import Feed, Picture
 from rota.app.rota import Rota
+from rota.app.views import alive
 from rota.clock import Clock, SystemClock
 from rota.errors import InvalidConfig
 
@@ -89,8 +90,11 @@ class Service:
 
     async def look(self) -> Picture:
         """What the live feed shows, as it is now."""
-        counts, instances, alerts = await asyncio.gather(self.app.counts(), self.app.instances(), self._firing())
-        return Picture(counts=counts, alerts=alerts, instances=len(instances))
+        store = await self.app.store()
+        counts, instances, now, alerts = await asyncio.gather(
+            store.counts(), store.instances(), store.now(), self._firing()
+        )
+        return Picture(counts=counts, alerts=alerts, instances=len(alive(instances, now)))
 
     async def _firing(self) -> int:
         return await Alerts(await self.app.database()).count()

@@ -7,14 +7,14 @@ from enum import Enum
 
 import msgspec
 
-from rota.clock import SECOND, Instant, format_duration, isoformat
+from rota.app.views import alive, is_alive, state_of
+from rota.clock import Instant, format_duration, isoformat
 from rota.core.task_type import TaskType, TriggerMode, setting_name
 from rota.stores.base import Counts, Erasure, Instance, TypeRecord
 
 __all__ = [
     "erasure_shape",
     "instance_shape",
-    "is_alive",
     "queue_shape",
     "settings_shape",
     "trigger_words",
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-def type_shape(record: TypeRecord, counts: Counts, instances: Iterable[Instance]) -> dict[str, object]:
+def type_shape(record: TypeRecord, counts: Counts, instances: Iterable[Instance], now: Instant) -> dict[str, object]:
     """A type as `TypeModel` describes it."""
     name = record.task_type.name
     return {
@@ -37,7 +37,7 @@ def type_shape(record: TypeRecord, counts: Counts, instances: Iterable[Instance]
         "overrides": msgspec.to_builtins(record.overrides),
         "effective": settings_shape(record.effective),
         "counts": msgspec.structs.asdict(counts),
-        "instances": [each.beat.instance for each in instances if name in each.beat.types],
+        "instances": [each.beat.instance for each in alive(instances, now, name)],
     }
 
 
@@ -68,11 +68,6 @@ def trigger_words(task_type: TaskType) -> str:
     return words.get(task_type.trigger_mode, "by hand or by schedule")
 
 
-def is_alive(instance: Instance, now: Instant) -> bool:
-    """Whether an instance has ticked within its lease, give or take a few seconds."""
-    return now - instance.seen_at <= instance.beat.lease_ms + 5 * SECOND
-
-
 def instance_shape(instance: Instance, now: Instant) -> dict[str, object]:
     """An instance as `InstanceModel` describes it."""
     beat = instance.beat
@@ -98,7 +93,7 @@ def queue_shape(record: TypeRecord, counts: Counts, due_at: Instant | None, hand
         "running": counts.running,
         "oldest_due_at": isoformat(due_at),
         "late_ms": 0 if due_at is None else max(0, now - due_at),
-        "state": _state(record),
+        "state": state_of(record).value,
         "limits": {
             "max_pending": effective.max_pending,
             "concurrency": effective.concurrency,
@@ -106,14 +101,6 @@ def queue_shape(record: TypeRecord, counts: Counts, due_at: Instant | None, hand
         },
         "handlers": handlers,
     }
-
-
-def _state(record: TypeRecord) -> str:
-    if not record.enabled:
-        return "off"
-    if not record.runs:
-        return "frozen"
-    return "on" if record.accepts else "draining"
 
 
 def erasure_shape(erasure: Erasure) -> dict[str, object]:

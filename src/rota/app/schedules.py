@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.app.results import ScheduleInfo, accepted, answered, encode_json
-from rota.app.tasks import Ready, choice
+from rota.app.tasks import Ready
+from rota.app.views import task_query
 from rota.clock import Clock, Instant, from_datetime, parse_duration
 from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Page, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Page
 from rota.triggers import (
     AnyTrigger,
     Explanation,
@@ -124,8 +125,7 @@ class Schedules:
         cursor: str | None = None,
     ) -> Page[ScheduleInfo]:
         """A page of schedules by type and id. The series of configured types are not among them: see `app.tasks`."""
-        wanted = None if status is None else choice(TaskStatus, status, "status")
-        query = TaskQuery(task_type=type, owner=owner, status=wanted, schedules=True, limit=limit, cursor=cursor)
+        query = task_query(type=type, owner=owner, status=status, schedules=True, limit=limit, cursor=cursor)
         store = await self._ready()
         page = await store.find(query)
         return Page([self._info(task) for task in page.items], page.cursor)

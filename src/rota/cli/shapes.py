@@ -7,11 +7,12 @@ from enum import Enum
 
 import msgspec
 
+from rota.app.views import state_words
 from rota.clock import format_duration
 from rota.core.task_type import TaskType, TriggerMode, setting_name
 from rota.stores.base import Counts, TypeRecord
 
-__all__ = ["type_shape", "type_state"]
+__all__ = ["type_shape"]
 
 
 def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, object]:
@@ -21,22 +22,12 @@ def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, 
         "enabled": record.enabled,
         "override": record.overrides.enabled,
         "overrides": msgspec.to_builtins(record.overrides),
-        "state": type_state(record),
+        "state": state_words(record),
         "source": source,
         "trigger": _words(record.task_type),
         "settings": _settings(record.effective),
         "counts": msgspec.to_builtins(counts),
     }
-
-
-def type_state(record: TypeRecord) -> str:
-    """Whether a type takes work on and does it, in a word or two."""
-    if not record.task_type.enabled:
-        return "off (config)"
-    if not record.enabled:
-        return "off (operator)"
-    held = [word for word, is_so in (("frozen", not record.runs), ("draining", not record.accepts)) if is_so]
-    return " and ".join(held) or "on"
 
 
 def _settings(task_type: TaskType) -> dict[str, object]:

@@ -27,6 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rota.app.rota import Rota
+from rota.app.views import SET_ASIDE, alive
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError
@@ -45,7 +46,6 @@ READ_SECONDS: Final = 2.0
 
 _STATES: Final = ("pending", "running", "paused", "failed")
 _LOST: Final = frozenset({"lost", "poison"})
-_SKIPPED: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
 
 log = get_logger("rota.metrics")
 
@@ -103,7 +103,7 @@ class Metrics:
             if was_up:
                 log.warning("store away", error=str(error) or type(error).__name__)
             return _Standing()
-        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=len(instances))
+        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=len(alive(instances, now)))
 
     # --- labels ---
 
@@ -224,7 +224,7 @@ def _outcomes(book: Book) -> Iterator[tuple[str, str, int]]:
     if book.success:
         yield "success", "", book.success
     for reason, count in sorted(book.reasons.items()):
-        status = "lost" if reason in _LOST else "skipped" if reason in _SKIPPED else "error"
+        status = "lost" if reason in _LOST else "skipped" if reason in SET_ASIDE else "error"
         yield status, reason, count
 
 

@@ -17,6 +17,7 @@ from rota.api.routing import routes_for
 from rota.api.service import Service
 from rota.app.operator import Operator
 from rota.app.results import TaskDetails
+from rota.app.views import task_query
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput
 from rota.stores.base import TaskQuery
@@ -37,7 +38,7 @@ async def list_dead_letters(
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of dead letters by type and key."""
-    query = TaskQuery(task_type=type, status=TaskStatus.FAILED, user_id=user, search=search, cursor=cursor, limit=limit)
+    query = task_query(type=type, status=TaskStatus.FAILED, user=user, search=search, cursor=cursor, limit=limit)
     store = await service.app.store()
     return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
 
@@ -70,7 +71,7 @@ async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | l
         )
     store = await service.app.store()
     if request.identities is None:
-        return TaskQuery(task_type=request.type, status=TaskStatus.FAILED, user_id=request.user, search=request.search)
+        return task_query(type=request.type, status=TaskStatus.FAILED, user=request.user, search=request.search)
     # Only what is dead: purging by this address must not remove a task that has just completed.
     tasks = await store.get(await identities_of(store, request.identities))
     return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]

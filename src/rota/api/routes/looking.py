@@ -11,8 +11,9 @@ from rota.access import Role
 from rota.api.auth import Viewing
 from rota.api.models import InstancesModel, OverviewModel, QueuesModel
 from rota.api.routing import routes_for
-from rota.api.shapes import instance_shape, is_alive, queue_shape
+from rota.api.shapes import instance_shape, queue_shape
 from rota.app.overview import overview
+from rota.app.views import alive
 from rota.stores.base import Counts
 
 __all__ = ["router"]
@@ -27,11 +28,10 @@ async def list_queues(service: Viewing) -> dict[str, Any]:
     records, counts, heads, instances, now = await asyncio.gather(
         store.list_types(), store.counts(), store.heads(), store.instances(), store.now()
     )
-    alive = [instance for instance in instances if is_alive(instance, now)]
     shapes: list[object] = []
     for record in records:
         name = record.task_type.name
-        handlers = sum(name in instance.beat.types for instance in alive)
+        handlers = len(alive(instances, now, name))
         shapes.append(queue_shape(record, counts.get(name, Counts()), heads.get(name), handlers, now))
     return {"items": shapes}
 

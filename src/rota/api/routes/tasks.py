@@ -27,6 +27,7 @@ from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.app.operator import Operator
 from rota.app.results import TaskDetails
+from rota.app.views import task_query
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput, UnknownTask
@@ -53,11 +54,11 @@ async def list_tasks(
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of tasks by type and key."""
-    query = TaskQuery(
-        task_type=type,
+    query = task_query(
+        type=type,
         status=status,
         without=without,
-        user_id=user,
+        user=user,
         owner=owner,
         search=search,
         schedules=schedules,
@@ -95,20 +96,8 @@ async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest)
             raise InvalidInput("Tasks were named and a query was given. Give one of them.")
         identities = await identities_of(store, request.identities)
         return await carry_out(operator, transition, identities, dry_run=request.dry_run, expected=request.expected)
-    query = _query(request.query or SelectionModel())
+    query = task_query(**(request.query or SelectionModel()).model_dump())
     return await carry_out(operator, transition, query, dry_run=request.dry_run, expected=request.expected)
-
-
-def _query(selection: SelectionModel) -> TaskQuery:
-    return TaskQuery(
-        task_type=selection.type,
-        status=selection.status,
-        without=selection.without,
-        user_id=selection.user,
-        owner=selection.owner,
-        search=selection.search,
-        schedules=selection.schedules,
-    )
 
 
 async def carry_out(

@@ -52,9 +52,11 @@ async def change_type(
 
 
 async def _shapes(service: Service) -> list[dict[str, object]]:
-    app = service.app
-    records, counts, instances = await asyncio.gather(app.types(), app.counts(), app.instances())
-    return [type_shape(record, counts.get(record.task_type.name, Counts()), instances) for record in records]
+    store = await service.app.store()
+    records, counts, instances, now = await asyncio.gather(
+        store.list_types(), store.counts(), store.instances(), store.now()
+    )
+    return [type_shape(record, counts.get(record.task_type.name, Counts()), instances, now) for record in records]
 
 
 async def _shape(service: Service, name: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.api.paths import quote_key
-from rota.app.tasks import choice
+from rota.app.views import choice
 from rota.clock import Instant
 from rota.core.task import Task
 from rota.dashboard import actions

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from itertools import chain
 
-from rota.app.tasks import choice
+from rota.app.views import choice
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
 from rota.dashboard.view import Page, View
