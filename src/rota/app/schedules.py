@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -36,10 +36,30 @@ from rota.triggers import (
     parse_trigger,
 )
 
-__all__ = ["OWNER_LIMIT", "Schedules", "instant_of", "trigger_of"]
+__all__ = ["OWNER_LIMIT", "ScheduleSettings", "Schedules", "instant_of", "trigger_of"]
 
 OWNER_LIMIT: Final = 1_000
 """How many live schedules of one type an owner may have, unless the caller says otherwise."""
+
+
+class ScheduleSettings(TypedDict, total=False):
+    """What a schedule is to be: exactly one of `cron`, `every` and `at` says when. As `Schedules.upsert` takes them."""
+
+    cron: str | None
+    every: Duration | None
+    at: str | datetime | None
+    tz: str | None
+    payload: object
+    owner: str | None
+    misfire: Misfire
+    overlap: Overlap
+    jitter: Duration
+    grace: Duration | None
+    max_runs: int | None
+    expires: str | datetime | None
+    priority: int | None
+    serial: str | None
+    limit: int | None
 
 
 class Schedules:

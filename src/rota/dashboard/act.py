@@ -65,13 +65,10 @@ async def _bulk(view: View, form: Form) -> Response:
     expected = form.get("expected")
     if meant == []:
         return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
-    counted = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
+    found = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
     if expected is None:
-        return await _ask_first(view, form, transition, meant, counted)
-    if isinstance(meant, TaskQuery):
-        done = await view.operator.apply_all(transition, meant, agreed=counted)
-    else:
-        done = await view.operator.apply_these(transition, meant)
+        return await _ask_first(view, form, transition, meant, found.counted)
+    done = await view.operator.carry_out(transition, found)
     return view.back(_sentence(transition, done), _origin(view, form))
 
 

@@ -25,7 +25,7 @@ from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
-from rota.app.operator import Operator
+from rota.app.operator import Done, Operator
 from rota.app.results import TaskDetails
 from rota.app.views import task_query
 from rota.core.outcome import ScheduleOutcome
@@ -109,19 +109,9 @@ async def carry_out(
     expected: int | None,
 ) -> dict[str, object]:
     """A bulk action on the tasks that are meant (a query, or identities), as `BulkAnswer` describes it."""
-    counted = await operator.confirm(transition, meant, expected)
-    if dry_run or meant == []:
-        changed, refused = 0, 0
-    elif isinstance(meant, TaskQuery):
-        changed, refused = await operator.apply_all(transition, meant, agreed=None if expected is None else counted)
-    else:
-        changed, refused = await operator.apply_these(transition, meant)
-    return {
-        "matched": counted.count,
-        "matched_is_all": counted.is_all,
-        "changed": changed,
-        "refused": refused,
-    }
+    found = await operator.confirm(transition, meant, expected)
+    done = Done(0, 0) if dry_run or meant == [] else await operator.carry_out(transition, found)
+    return {"matched": found.counted.count, "matched_is_all": found.counted.is_all, **done._asdict()}
 
 
 @router.get("/tasks/{type}/{key}", operation_id="get_task", response_model=TaskModel)
