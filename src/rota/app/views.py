@@ -8,14 +8,16 @@ presumed dead) and `core/history.py` (what counts as a failure).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Final, Literal, TypeVar
 
-from rota.clock import Instant
+import msgspec
+
+from rota.clock import Instant, format_duration
 from rota.core import liveness
 from rota.core.history import SET_ASIDE, failed_in, set_aside_in
 from rota.core.task import TaskStatus
-from rota.core.task_type import did_you_mean
+from rota.core.task_type import TaskType, TriggerMode, did_you_mean, setting_name
 from rota.errors import InvalidInput
 from rota.stores.base import DEFAULT_PAGE, Instance, TaskQuery, TypeRecord
 
@@ -31,9 +33,11 @@ __all__ = [
     "is_filtered",
     "off_by",
     "set_aside_in",
+    "settings_of",
     "state_of",
     "state_words",
     "task_query",
+    "trigger_words",
 ]
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -90,6 +94,33 @@ def state_words(record: TypeRecord) -> str:
         return f"{TypeState.OFF} ({who})"
     held = {TypeState.FROZEN: not record.runs, TypeState.DRAINING: not record.accepts}
     return " and ".join(state for state, is_so in held.items() if is_so) or TypeState.ON
+
+
+def settings_of(task_type: TaskType) -> dict[str, object]:
+    """The settings by their names in YAML; durations as they are written there."""
+    names = [name for name in task_type.__struct_fields__ if name != "name"]
+    return {setting_name(name): _setting(name, getattr(task_type, name)) for name in names}
+
+
+def _setting(name: str, value: object) -> object:
+    if name.endswith("_ms") and isinstance(value, int):
+        return format_duration(value)
+    if isinstance(value, msgspec.Struct):
+        return {setting_name(below): _setting(below, getattr(value, below)) for below in value.__struct_fields__}
+    return value.value if isinstance(value, Enum) else msgspec.to_builtins(value)
+
+
+def trigger_words(task_type: TaskType) -> str:
+    """What makes a task of the type due, in words."""
+    every = format_duration(task_type.interval_ms)
+    words: Mapping[TriggerMode, str] = {
+        TriggerMode.USER_ACTIVITY: f"{every} after activity",
+        TriggerMode.PERIODIC: f"every {every}",
+        TriggerMode.INTERVAL: f"every {every}",
+        TriggerMode.CRON: f"{task_type.cron} ({task_type.timezone})",
+        TriggerMode.AFTER: f"after {', '.join(task_type.after)}",
+    }
+    return words.get(task_type.trigger_mode, "by hand or by schedule")
 
 
 SWITCHES: Final[Mapping[str, Mapping[str, object]]] = {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, SearchFilter, TypeFilter
-from rota.api.models import BulkAnswer, DeadLettersRequest, PageModel, TaskModel
+from rota.api.models import PageModel, Text, TypeName
 from rota.api.naming import identities_of
 from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, TaskModel
 from rota.api.routes.tasks import carry_out
 from rota.api.routing import routes_for
 from rota.api.service import Service
@@ -26,6 +28,16 @@ __all__ = ["acting", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="dead letters")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="dead letters")
+
+
+class DeadLettersRequest(Confirmed):
+    """Which dead letters: those that are named, or all that match (`all: true` for every one)."""
+
+    identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
+    type: TypeName | None = None
+    user: Text | None = None
+    search: Text | None = None
+    all: bool = False
 
 
 @router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
@@ -73,5 +85,5 @@ async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | l
     if request.identities is None:
         return task_query(type=request.type, status=TaskStatus.FAILED, user=request.user, search=request.search)
     # Only what is dead: purging by this address must not remove a task that has just completed.
-    tasks = await store.get(await identities_of(store, request.identities))
+    tasks = await store.get(await identities_of(store, [(each.type, each.key) for each in request.identities]))
     return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]
