@@ -114,10 +114,8 @@ async def change_type(
 
 
 async def _shapes(service: Service) -> list[dict[str, object]]:
-    store = await service.app.store()
-    records, counts, instances, now = await asyncio.gather(
-        store.list_types(), store.counts(), store.instances(), store.now()
-    )
+    app, store = service.app, await service.app.store()
+    records, counts, instances, now = await asyncio.gather(app.types(), app.counts(), app.instances(), store.now())
     return [type_shape(record, counts.get(record.task_type.name, Counts()), instances, now) for record in records]
 
 
