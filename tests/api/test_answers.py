@@ -14,16 +14,13 @@ from tests.api.calls import check_problem
 from tests.api.stage import Stage, staged
 
 from rota.access import AuditEntry
-from rota.api.models import (
-    AuditModel,
-    CountsModel,
-    ErasureModel,
-    ReceiptModel,
-    RunModel,
-    ScheduleModel,
-    TaskModel,
-    TouchModel,
-)
+from rota.api.routes.access import AuditModel
+from rota.api.routes.schedules import ScheduleModel
+from rota.api.routes.task_models import RunModel, TaskModel
+from rota.api.routes.tasks import ReceiptModel
+from rota.api.routes.touch import TouchModel
+from rota.api.routes.types import CountsModel
+from rota.api.routes.users import ErasureModel
 from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
 from rota.stores.base import Counts, Erasure
 from rota.stores.memory import MemoryStore

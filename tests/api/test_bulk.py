@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ from tests.api.stage import Stage, staged
 
 from rota.access import Principal, Role
 from rota.app.operator import Counted, Done, Operator
-from rota.core.task import Task, TaskStatus, Transition
+from rota.clock import Instant
+from rota.core.outcome import Reply
+from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.stores.base import Page, Store, TaskQuery
 from rota.stores.memory import MemoryStore
 from rota.testing.faulty import FaultyStore
@@ -35,23 +37,28 @@ async def test_a_bulk_action_does_what_was_confirmed(stage: Stage) -> None:
 
 
 class Meddling(FaultyStore):
-    """A store in which somebody else makes a task between two looks."""
+    """A store in which somebody else does something before the first look, or after it."""
 
     def __init__(self, store: Store, after: int) -> None:
         super().__init__(store)
         self.meddle: Callable[[], Awaitable[object]] | None = None
-        self._finds_left = after
+        self._after = after
 
     async def find(self, query: TaskQuery) -> Page[Task]:
+        if self._after == 0:
+            await self._join()
         page = await super().find(query)
-        if self.meddle is not None:
-            self._finds_left -= 1
-            if self._finds_left == 0:
-                await self.meddle()
+        if self._after == 1:
+            await self._join()
         return page
 
+    async def _join(self) -> None:
+        if self.meddle is not None:
+            meddle, self.meddle = self.meddle, None
+            await meddle()
 
-@pytest.mark.parametrize(("after", "status", "paused"), [(1, 409, 0), (2, 200, 3)])
+
+@pytest.mark.parametrize(("after", "status", "paused"), [(0, 409, 0), (1, 200, 3)])
 async def test_what_joins_in_between_is_not_touched(after: int, status: int, paused: int) -> None:
     """Between the count and the listing: nothing is done. Between the listing and the action: to the others alone."""
     store = Meddling(MemoryStore(), after)
@@ -66,6 +73,80 @@ async def test_what_joins_in_between_is_not_touched(after: int, status: int, pau
             assert check_problem(answer, 409, "count_changed")["matched"] == 4
         assert (await stage.app.counts())["job"].paused == paused
         assert (await stage.viewer.get("/api/tasks/job/a")).json()["status"] == "pending"
+
+
+class Counting(FaultyStore):
+    """A store that notes how it was looked at, and what was changed."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.cursors: list[str | None] = []
+        self.changed = 0
+
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        self.cursors.append(query.cursor)
+        return await super().find(query)
+
+    async def apply(
+        self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None
+    ) -> list[Reply]:
+        self.changed += len(identities)
+        return await super().apply(transition, identities, now=now)
+
+    def passes(self) -> int:
+        """How often a listing was begun since this was asked last."""
+        begun, self.cursors = self.cursors.count(None), []
+        return begun
+
+
+async def test_what_matches_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count is one pass over what matches, and so is a confirmed action, however many pages that are."""
+    monkeypatch.setattr("rota.app.operator.MAX_PAGE", 10)
+    store = Counting(MemoryStore())
+    async with staged("memory://", store=store) as stage:
+        for number in range(35):
+            await stage.app.schedule("job", key=f"k{number}", delay="1h")
+        body: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
+        await stage.operator.post("/api/tasks/bulk", json={**body, "dry_run": True})
+        assert (len(store.cursors), store.passes(), store.changed) == (4, 1, 0)
+        done = (await stage.operator.post("/api/tasks/bulk", json={**body, "expected": 35})).json()
+        assert (done["matched"], done["changed"]) == (35, 35)
+        assert (len(store.cursors), store.passes(), store.changed) == (4, 1, 35)
+        body["event"], body["query"]["status"] = "resume", "paused"
+        await stage.operator.post("/api/tasks/bulk", json=body)
+        assert (store.passes(), store.changed) == (1, 70), "nobody has agreed to a number"
+        check_problem(await stage.operator.post("/api/tasks/bulk", json={**body, "expected": 35}), 409, "count_changed")
+        assert (store.passes(), store.changed) == (1, 70)
+        operator = Operator(stage.app, Principal("p", "p", Role.OPERATOR, "cli"))
+        query = TaskQuery(task_type="job", status=TaskStatus.PENDING)
+        counted = await operator.count(query)
+        assert (counted, store.passes()) == (Counted(35, True), 1)
+        assert await operator.apply_all(Transition.CANCEL, query, agreed=counted) == Done(35, 0)
+        assert store.passes() == 1
+
+
+async def test_where_there_are_too_many_to_list_the_listing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.app.operator.MAX_PAGE", 2)
+    monkeypatch.setattr("rota.app.operator.MAX_COUNTED", 3)
+    store = Counting(MemoryStore())
+    async with staged("memory://", store=store) as stage:
+        for number in range(9):
+            await stage.app.schedule("job", key=f"k{number}", delay="1h")
+        body: dict[str, Any] = {"event": "pause", "query": {"search": "k"}}
+        done = (await stage.operator.post("/api/tasks/bulk", json=body)).json()
+        assert done == {"matched": 3, "matched_is_all": False, "changed": 9, "refused": 0}
+        assert (len(store.cursors), store.passes()) == (5, 1)
+
+
+async def test_what_is_not_in_that_state_any_more_is_refused_by_the_store() -> None:
+    """Listed as failed, redriven by somebody else before it is purged: it is not removed."""
+    store = Meddling(MemoryStore(), 1)
+    async with staged("memory://", store=store) as stage:
+        await dead_letters(stage, 3)
+        store.meddle = lambda: stage.app.tasks.redrive("broken", "d1")
+        done = (await stage.operator.post("/api/dead-letters/purge", json={"all": True, "expected": 3})).json()
+        assert done == {"matched": 3, "matched_is_all": True, "changed": 2, "refused": 1}
+        assert await stage.app.tasks.get("broken", "d1") is not None
 
 
 async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(

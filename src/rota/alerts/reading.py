@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from rota.clock import SECOND, Instant, format_duration
 from rota.core.alert import AlertKind, AlertRule
-from rota.core.history import Resolution, Slice
+from rota.core.history import Resolution, Slice, failed_in, set_aside_in
 from rota.core.lifecycle import breaker_is_open
+from rota.core.liveness import silent_ms
 from rota.core.task import RunRecord, RunStatus, TaskStatus
 from rota.core.task_type import TriggerMode
 from rota.stores.base import Counts, Instance, RunQuery, Store, TaskQuery, TypeRecord
@@ -25,7 +26,6 @@ MOST_MISSED: Final = 200
 MOST_BLOCKED: Final = 50
 """Failed tasks of one type that are looked at for open breakers."""
 
-_SET_ASIDE: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
 _MISSED: Final = frozenset({"misfire", "overlap"})
 
 
@@ -114,9 +114,8 @@ def _failure_rate(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
     failed: Counter[str] = Counter()
     for piece in picture.slices:
         if piece.start_at + Resolution.MINUTE.ms > picture.now - rule.window_ms:
-            aside = sum(count for reason, count in piece.reasons.items() if reason in _SET_ASIDE)
-            runs[piece.task_type] += piece.runs - aside
-            failed[piece.task_type] += piece.error - aside
+            runs[piece.task_type] += piece.runs - set_aside_in(piece)
+            failed[piece.task_type] += failed_in(piece)
     for name in _types(rule, picture):
         share = failed[name] / runs[name] if runs[name] else 0.0
         yield Reading(
@@ -201,7 +200,7 @@ def _instance_lost(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
         beat = instance.beat
         if rule.type is not None and rule.type not in beat.types:
             continue
-        silent = max(0, picture.now - instance.seen_at) // SECOND * SECOND
+        silent = silent_ms(instance.seen_at, picture.now) // SECOND * SECOND
         yield Reading(
             rule.name,
             beat.instance,

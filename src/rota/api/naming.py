@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.api.models import IdentityModel
 from rota.core.task import Identity
 from rota.keys import GLOBAL_KEY, shown_key
 from rota.stores.base import Store
@@ -22,7 +21,7 @@ async def identity_of(store: Store, task_type: str, key: str) -> Identity:
     return named if theirs is not None or whole is None else whole.identity
 
 
-async def identities_of(store: Store, named: Iterable[IdentityModel]) -> list[Identity]:
-    """The same for many; each task once, however often it is named."""
-    found = [await identity_of(store, each.type, each.key) for each in named]
+async def identities_of(store: Store, named: Iterable[tuple[str, str]]) -> list[Identity]:
+    """The same for many, each a type and a key; each task once, however often it is named."""
+    found = [await identity_of(store, task_type, key) for task_type, key in named]
     return list(dict.fromkeys(found))

@@ -11,12 +11,13 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from rota.api.models import ProblemModel
+from rota.api.models import AnswerModel
 from rota.api.problems import MEDIA_TYPE
 from rota.api.routes import ROUTERS
 from rota.api.routing import role_of
 
 __all__ = ["describe"]
+
 
 ROLE: Final = "x-rota-role"
 _PROBLEMS: Final[Mapping[str, str]] = {
@@ -31,6 +32,26 @@ _PROBLEMS: Final[Mapping[str, str]] = {
     "429": "Too many attempts.",
     "503": "The store cannot be reached.",
 }
+
+
+class ReasonModel(AnswerModel):
+    """One thing that is wrong with a request."""
+
+    at: list[str]
+    detail: str
+
+
+class ProblemModel(AnswerModel):
+    """Problem details (RFC 9457). `code` is stable; programs may switch on it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str
+    errors: list[ReasonModel] | None = None
+    matched: int | None = None
 
 
 def describe(api: FastAPI, base_path: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from rota.access import Tokens
 from rota.api.live import Feed, Picture
 from rota.app.rota import Rota
+from rota.app.views import alive
 from rota.clock import Clock, SystemClock
 from rota.errors import InvalidConfig
 
@@ -88,10 +89,11 @@ class Service:
 
     async def look(self) -> Picture:
         """What the live feed shows, as it is now."""
-        counts, instances, alerts = await asyncio.gather(
-            self.app.counts(), self.app.instances(), self.app.host.attention_count()
+        store = await self.app.store()
+        counts, instances, now, alerts = await asyncio.gather(
+            store.counts(), store.instances(), store.now(), self.app.host.attention_count()
         )
-        return Picture(counts=counts, alerts=alerts, instances=len(instances))
+        return Picture(counts=counts, alerts=alerts, instances=len(alive(instances, now)))
 
 
 def _base_path(given: str) -> str:

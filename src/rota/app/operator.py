@@ -6,15 +6,17 @@ acts, and leaves an entry in the audit log with what was before and after.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Unpack
 
-from msgspec.structs import replace
+from msgspec.structs import replace as replace_query
 
 from rota.access import Actor, NewToken, Principal, Role, Token, Tokens
 from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered
-from rota.app.rota import Rota
+from rota.app.rota import Rota, ScheduleOptions
+from rota.app.schedules import ScheduleSettings
+from rota.app.views import is_filtered
 from rota.clock import Instant
 from rota.config.urls import masked
 from rota.core.outcome import Answer
@@ -23,7 +25,7 @@ from rota.errors import CountChanged, InvalidInput
 from rota.runtime.database_owner import PARTS, DatabaseIdentity
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
-__all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Operator"]
+__all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Meant", "Operator"]
 
 MAX_COUNTED: Final = 10_000
 """How far tasks that match are counted before a bulk action; beyond it people read "more than"."""
@@ -39,6 +41,20 @@ class Counted:
 
     count: int
     is_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The tasks that a bulk action is about, as `Operator.confirm` has listed them."""
+
+    counted: Counted
+    words: str
+    """Which ones, for the audit log."""
+    listed: tuple[Identity, ...] = ()
+    rest: TaskQuery | None = None
+    """What matches beyond those, where there are too many to list."""
+    most: int | None = None
+    """No more than these are changed, if somebody agreed to a number."""
 
 
 class Done(NamedTuple):
@@ -83,7 +99,7 @@ class Operator(Actor):
         async with self.recording("task.reset", str(identity)):
             await store.reset_breaker([identity])
 
-    async def schedule(self, task_type: str, payload: object = None, **options: Any) -> Receipt:
+    async def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
         """Make a task, as `app.schedule` does."""
         self.need(Role.OPERATOR, "schedule a task")
         async with self.recording("task.schedule", task_type) as note:
@@ -96,44 +112,55 @@ class Operator(Actor):
     async def count(self, query: TaskQuery) -> Counted:
         """How many tasks match, counted up to `MAX_COUNTED`; of those in one state, the kept counters know more."""
         self.need(Role.VIEWER, "count tasks")
-        store = await self._store()
-        if query == TaskQuery(task_type=query.task_type, status=query.status) and query.status is not None:
-            counts = await store.counts()
-            chosen = counts.values() if query.task_type is None else [counts[t] for t in counts if t == query.task_type]
-            kept = sum(getattr(each, query.status.value) for each in chosen)
-            if kept > MAX_COUNTED:
-                return Counted(kept, True)
-        count = 0
-        async for page in _pages(store, query):
-            count += len(page)
-            if count > MAX_COUNTED:
-                return Counted(MAX_COUNTED, False)
-        return Counted(count, True)
+        return (await self._matching(query)).counted
 
-    async def confirm(self, transition: Transition, meant: TaskQuery | list[Identity], expected: int | None) -> Counted:
-        """How many tasks a bulk action means. If somebody agreed to another number, it is not to be done."""
+    async def confirm(self, transition: Transition, meant: TaskQuery | list[Identity], expected: int | None) -> Meant:
+        """The tasks that a bulk action means. If somebody agreed to another number of them, it is not to be done."""
         self.need(Role.OPERATOR, f"{transition} tasks")
-        counted = Counted(len(meant), True) if isinstance(meant, list) else await self.count(_narrowed(meant))
-        if expected is not None and expected != counted.count:
-            raise _count_changed(expected, counted.count)
-        return counted
+        found = _named(meant) if isinstance(meant, list) else await self._matching(_narrowed(meant))
+        if expected is None:
+            return found
+        if expected != found.counted.count:
+            raise _count_changed(expected, found.counted.count)
+        return replace(found, most=expected) if found.counted.is_all else found
 
     async def apply_all(self, transition: Transition, query: TaskQuery, *, agreed: Counted | None = None) -> Done:
-        """The same transition on every task that matches, page by page. What comes to match meanwhile may be left.
+        """The same transition on every task that matches. What comes to match meanwhile may be left.
 
-        `agreed` is what somebody has agreed to. The tasks are then listed before the first one is changed: if they are
-        not so many (any more), nothing is, and what comes to match later is left. Beyond `MAX_COUNTED` they are not
-        listed; no more than the number agreed to are changed, unless that was "more than" it.
+        `agreed` is what somebody has agreed to, who was told what `count` says. If it is another number now, nothing is
+        changed, and what comes to match later is left. Beyond `MAX_COUNTED` nobody compares; no more than the number
+        agreed to are changed, unless that was "more than" it.
+        """
+        meant = await self.confirm(transition, query, None)
+        if agreed is not None and agreed.is_all:
+            if agreed.count <= MAX_COUNTED and agreed != meant.counted:
+                raise _count_changed(agreed.count, meant.counted.count)
+            meant = replace(meant, most=agreed.count)
+        return await self.carry_out(transition, meant)
+
+    async def apply_these(self, transition: Transition, identities: list[Identity]) -> Done:
+        """The same transition on the named tasks."""
+        if not identities:
+            raise InvalidInput(f"No task was named; 1 to {MAX_PAGE:,} is possible.")
+        return await self.carry_out(transition, _named(identities))
+
+    async def carry_out(self, transition: Transition, meant: Meant) -> Done:
+        """The same transition on the tasks that `confirm` has listed, a page at a time.
+
+        They are not looked for again, though some may be other than they were. Between a look and a change there is
+        always a moment, so a second look would not spare anybody anything: what a task is by then, the store itself
+        looks at when it changes it, and a state that does not allow the transition is refused, task by task. And what
+        has come to match since is not among those that were listed, so nothing happens to it. Only where there were too
+        many to list does the listing go on from where it ended, as the first ones are changed.
         """
         self.need(Role.OPERATOR, f"{transition} tasks")
         if transition not in BULK_EVENTS:
             raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
-        query = _narrowed(query)
         store = await self._store()
         done = Done(0, 0)
-        async with self.recording(f"tasks.{transition}", _words(query)) as note:
+        async with self.recording(f"tasks.{transition}", meant.words) as note:
             try:
-                async for identities in _bound(store, query, agreed):
+                async for identities in _pages(store, meant):
                     replies = await store.apply(transition, identities)
                     changed = sum(reply.answer is Answer.OK for reply in replies)
                     done = Done(done.changed + changed, done.refused + len(replies) - changed)
@@ -142,24 +169,32 @@ class Operator(Actor):
                 note.after = done._asdict()
         return done
 
-    async def apply_these(self, transition: Transition, identities: list[Identity]) -> Done:
-        """The same transition on the named tasks."""
-        self.need(Role.OPERATOR, f"{transition} tasks")
-        if transition not in BULK_EVENTS:
-            raise InvalidInput(f"{transition} is nothing to do to many tasks at once.")
-        if not 1 <= len(identities) <= MAX_PAGE:
-            raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
+    async def _matching(self, query: TaskQuery) -> Meant:
+        """The tasks that match now, listed as far as they are counted."""
         store = await self._store()
-        async with self.recording(f"tasks.{transition}", ", ".join(map(str, identities))) as note:
-            replies = await store.apply(transition, identities)
-            changed = sum(reply.answer is Answer.OK for reply in replies)
-            done = Done(changed, len(replies) - changed)
-            note.after = done._asdict()
-        return done
+        query = replace_query(query, cursor=None, limit=MAX_PAGE)
+        if query.status is not None and query == TaskQuery(
+            task_type=query.task_type, status=query.status, limit=MAX_PAGE
+        ):
+            counts = await store.counts()
+            chosen = [each for name, each in counts.items() if query.task_type in (None, name)]
+            kept = sum(getattr(each, query.status.value) for each in chosen)
+            if kept > MAX_COUNTED:
+                return Meant(Counted(kept, True), _words(query), rest=query)
+        listed: list[Identity] = []
+        rest: TaskQuery | None = query
+        while rest is not None and len(listed) <= MAX_COUNTED:
+            page = await store.find(rest)
+            listed += [task.identity for task in page.items]
+            rest = None if page.cursor is None else replace_query(rest, cursor=page.cursor)
+        is_all = len(listed) <= MAX_COUNTED
+        return Meant(Counted(len(listed) if is_all else MAX_COUNTED, is_all), _words(query), tuple(listed), rest)
 
     # --- schedules ---
 
-    async def upsert_schedule(self, schedule_id: str, task_type: str, **settings: Any) -> ScheduleInfo:
+    async def upsert_schedule(
+        self, schedule_id: str, task_type: str, **settings: Unpack[ScheduleSettings]
+    ) -> ScheduleInfo:
         """Make or change a schedule, as `app.schedules.upsert` does."""
         self.need(Role.OPERATOR, "make a schedule")
         async with self.recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
@@ -257,50 +292,30 @@ class Operator(Actor):
 
 def _narrowed(query: TaskQuery) -> TaskQuery:
     """The query itself, if it leaves anything out."""
-    if query == TaskQuery(cursor=query.cursor, limit=query.limit):
+    if not is_filtered(query):
         raise InvalidInput("Every task of the store would match. Name a type, a status, a user or an owner.")
     return query
 
 
-async def _pages(store: Store, query: TaskQuery) -> AsyncIterator[list[Task]]:
-    query = replace(query, cursor=None, limit=MAX_PAGE)
-    while True:
-        page = await store.find(query)
-        if page.items:
-            yield page.items
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
+def _named(identities: list[Identity]) -> Meant:
+    if len(identities) > MAX_PAGE:
+        raise InvalidInput(f"{len(identities)} tasks were named; 1 to {MAX_PAGE:,} is possible.")
+    return Meant(Counted(len(identities), True), ", ".join(map(str, identities)), tuple(identities))
 
 
-async def _bound(store: Store, query: TaskQuery, agreed: Counted | None) -> AsyncIterator[list[Identity]]:
-    """The tasks that match now, page by page, but no others than were agreed to."""
-    if agreed is None or not agreed.is_all:
-        async for page in _pages(store, query):
-            yield [task.identity for task in page]
-        return
-    listed = await _listed(store, query, agreed.count) if agreed.count <= MAX_COUNTED else None
-    left = agreed.count
-    # Looked for once more, page by page: what is not as it was agreed to any more is left alone.
-    async for page in _pages(store, query):
-        found = [task.identity for task in page if listed is None or task.identity in listed][:left]
-        left -= len(found)
+async def _pages(store: Store, meant: Meant) -> AsyncIterator[Sequence[Identity]]:
+    """What was listed, then what else matches, and in all no more than was agreed to."""
+    for start in range(0, len(meant.listed), MAX_PAGE):
+        yield meant.listed[start : start + MAX_PAGE]
+    left = None if meant.most is None else meant.most - len(meant.listed)
+    rest = meant.rest
+    while rest is not None and left != 0:
+        page = await store.find(rest)
+        found = [task.identity for task in page.items][:left]
+        left = None if left is None else left - len(found)
         if found:
             yield found
-        if not left:
-            return
-
-
-async def _listed(store: Store, query: TaskQuery, agreed: int) -> set[Identity]:
-    """Those that match, if they are as many as was agreed to."""
-    listed: set[Identity] = set()
-    async for page in _pages(store, query):
-        listed.update(task.identity for task in page)
-        if len(listed) > MAX_COUNTED:
-            break
-    if len(listed) != agreed:
-        raise _count_changed(agreed, len(listed))
-    return listed
+        rest = None if page.cursor is None else replace_query(rest, cursor=page.cursor)
 
 
 def _count_changed(agreed: int, count: int) -> CountChanged:

@@ -15,8 +15,10 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from rota.app.rota import Rota
-from rota.clock import HOUR, MINUTE, SECOND, Instant, Millis, isoformat
+from rota.app.views import SET_ASIDE, failed_in, is_alive, set_aside_in, state_of
+from rota.clock import HOUR, MINUTE, Instant, Millis, isoformat
 from rota.core.history import Resolution, Slice, percentile
+from rota.core.liveness import silent_ms
 from rota.core.task import RunRecord, RunStatus
 from rota.errors import InvalidInput
 from rota.keys import shown_key
@@ -31,7 +33,6 @@ __all__ = [
     "Overview",
     "Queues",
     "TypeView",
-    "failed_in",
     "failures",
     "monitoring",
     "overview",
@@ -45,14 +46,6 @@ MAX_HOURS: Final = 168
 RECENT: Final = 10
 MAX_PAGES: Final = 10
 """How far back failures are looked for, in pages of the run log."""
-
-_SET_ASIDE: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
-"""Reasons of runs that were no success, and no failure either: somebody wanted it so."""
-
-
-def failed_in(piece: Slice) -> int:
-    """How many runs of a slice failed: what was cancelled or discarded did not."""
-    return piece.error - sum(count for reason, count in piece.reasons.items() if reason in _SET_ASIDE)
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
@@ -219,12 +212,11 @@ def _minutes(slices: Sequence[Slice], since_at: Instant, minutes: int) -> Iterab
     by_start = _by(slices, lambda piece: piece.start_at)
     for start_at in range(since_at, since_at + minutes * MINUTE, MINUTE):
         found = by_start.get(start_at, [])
-        failed = sum(map(failed_in, found))
         yield MinuteView(
             start_at=start_at,
             success=sum(piece.success for piece in found),
-            failed=failed,
-            set_aside=sum(piece.error for piece in found) - failed,
+            failed=sum(map(failed_in, found)),
+            set_aside=sum(map(set_aside_in, found)),
             late_p50_ms=_late(found, 0.5),
             late_p99_ms=_late(found, 0.99),
         )
@@ -239,7 +231,7 @@ def _type_view(
         task_type=settings.name,
         description=settings.description,
         trigger_mode=settings.trigger_mode.value,
-        state=_state(record),
+        state=state_of(record).value,
         pending=counts.pending,
         running=counts.running,
         paused=counts.paused,
@@ -255,17 +247,8 @@ def _type_view(
     )
 
 
-def _state(record: TypeRecord) -> str:
-    if not record.enabled:
-        return "off"
-    if record.overrides.frozen:
-        return "frozen"
-    return "draining" if record.overrides.draining else "on"
-
-
 def _instance_view(instance: Instance, now: Instant) -> InstanceView:
     beat = instance.beat
-    silent_ms = max(0, now - instance.seen_at)
     return InstanceView(
         instance=beat.instance,
         host=beat.host,
@@ -274,8 +257,8 @@ def _instance_view(instance: Instance, now: Instant) -> InstanceView:
         running=beat.running,
         started_at=beat.started_at,
         seen_at=instance.seen_at,
-        silent_ms=silent_ms,
-        is_silent=silent_ms > beat.lease_ms + 5 * SECOND,
+        silent_ms=silent_ms(instance.seen_at, now),
+        is_silent=not is_alive(instance, now),
     )
 
 
@@ -416,7 +399,7 @@ async def _newest(store: Store, status: RunStatus, since_at: Instant) -> list[Ru
     query = RunQuery(status=status, limit=RECENT)
     for _ in range(MAX_PAGES):
         page = await store.runs(query)
-        found += [run for run in page.items if run.started_at >= since_at and run.reason not in _SET_ASIDE]
+        found += [run for run in page.items if run.started_at >= since_at and run.reason not in SET_ASIDE]
         is_past = any(run.started_at < since_at for run in page.items)
         if len(found) >= RECENT or page.cursor is None or is_past:
             break

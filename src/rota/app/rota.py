@@ -39,7 +39,7 @@ from rota.app.schedules import instant_of
 from rota.app.seeds import SeedsInterface
 from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
-from rota.app.tasks import choice
+from rota.app.views import SWITCHES, choice
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config, Section
 from rota.core.task import NewTask, RunStatus
@@ -464,23 +464,23 @@ class Rota(SeedsInterface):
 
     async def disable(self, task_type: str) -> TypeRecord:
         """Switch a type off, for all instances, until it is enabled again: nothing is taken on and nothing starts."""
-        return await self.override(task_type, {"enabled": False})
+        return await self.override(task_type, SWITCHES["disable"])
 
     async def enable(self, task_type: str) -> TypeRecord:
         """Take `disable` back. What the configuration switches off stays off."""
-        return await self.override(task_type, {"enabled": None})
+        return await self.override(task_type, SWITCHES["enable"])
 
     async def freeze(self, task_type: str) -> TypeRecord:
         """Start nothing of a type, for all instances; what comes is taken on and waits until `thaw`."""
-        return await self.override(task_type, {"frozen": True})
+        return await self.override(task_type, SWITCHES["freeze"])
 
     async def thaw(self, task_type: str) -> TypeRecord:
         """Take `freeze` and `drain` back."""
-        return await self.override(task_type, {"frozen": None, "draining": None})
+        return await self.override(task_type, SWITCHES["thaw"])
 
     async def drain(self, task_type: str) -> TypeRecord:
         """Take nothing new on, for all instances; what is there is worked off. Until `thaw`."""
-        return await self.override(task_type, {"draining": True})
+        return await self.override(task_type, SWITCHES["drain"])
 
     # --- for those who build on it ---
 

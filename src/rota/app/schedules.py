@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
 from rota.app.results import ScheduleInfo, accepted, answered, encode_json
-from rota.app.tasks import Ready, choice
+from rota.app.tasks import Ready
+from rota.app.views import task_query
 from rota.clock import Clock, Instant, from_datetime, parse_duration
 from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Page, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Page
 from rota.triggers import (
     AnyTrigger,
     Explanation,
@@ -35,10 +36,30 @@ from rota.triggers import (
     parse_trigger,
 )
 
-__all__ = ["OWNER_LIMIT", "Schedules", "instant_of", "trigger_of"]
+__all__ = ["OWNER_LIMIT", "ScheduleSettings", "Schedules", "instant_of", "trigger_of"]
 
 OWNER_LIMIT: Final = 1_000
 """How many live schedules of one type an owner may have, unless the caller says otherwise."""
+
+
+class ScheduleSettings(TypedDict, total=False):
+    """What a schedule is to be: exactly one of `cron`, `every` and `at` says when. As `Schedules.upsert` takes them."""
+
+    cron: str | None
+    every: Duration | None
+    at: str | datetime | None
+    tz: str | None
+    payload: object
+    owner: str | None
+    misfire: Misfire
+    overlap: Overlap
+    jitter: Duration
+    grace: Duration | None
+    max_runs: int | None
+    expires: str | datetime | None
+    priority: int | None
+    serial: str | None
+    limit: int | None
 
 
 class Schedules:
@@ -124,8 +145,7 @@ class Schedules:
         cursor: str | None = None,
     ) -> Page[ScheduleInfo]:
         """A page of schedules by type and id. The series of configured types are not among them: see `app.tasks`."""
-        wanted = None if status is None else choice(TaskStatus, status, "status")
-        query = TaskQuery(task_type=type, owner=owner, status=wanted, schedules=True, limit=limit, cursor=cursor)
+        query = task_query(type=type, owner=owner, status=status, schedules=True, limit=limit, cursor=cursor)
         store = await self._ready()
         page = await store.find(query)
         return Page([self._info(task) for task in page.items], page.cursor)

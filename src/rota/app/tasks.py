@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
-from typing import Final, TypedDict, TypeVar, Unpack
+from typing import Final, TypedDict, Unpack
 
 from msgspec.structs import replace
 
 from rota.app.results import TaskDetails, Waiting, answered
+from rota.app.views import alive, task_query
 from rota.clock import MINUTE, Millis
 from rota.core.history import Resolution
 from rota.core.outcome import Answer
 from rota.core.task import Identity, TaskStatus, Transition
-from rota.core.task_type import did_you_mean
 from rota.core.waiting import WaitFacts, explain
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
-from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store
 
-__all__ = ["Ready", "Tasks", "UserIds", "choice"]
+__all__ = ["Ready", "Tasks", "UserIds"]
 
 Ready = Callable[[], Awaitable[Store]]
 """Gives the store of a connected app, or says that it is not connected."""
 
 _LATELY_MS: Final[Millis] = 10 * MINUTE
 """How far back the runs lie from which an estimate is made."""
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class UserIds(TypedDict, total=False):
@@ -67,14 +64,7 @@ class Tasks:
         cursor: str | None = None,
     ) -> Page[TaskDetails]:
         """A page of tasks by type and key; `cursor` is what the last page ended with."""
-        query = TaskQuery(
-            task_type=task_type,
-            status=None if status is None else choice(TaskStatus, status, "status"),
-            user_id=user_id,
-            owner=owner,
-            limit=limit,
-            cursor=cursor,
-        )
+        query = task_query(type=task_type, status=status, user=user_id, owner=owner, limit=limit, cursor=cursor)
         store = await self._ready()
         page = await store.find(query)
         return Page([TaskDetails.of(task) for task in page.items], page.cursor)
@@ -155,7 +145,7 @@ class Tasks:
     async def _all_failed(self, transition: Transition, task_type: str | None, user_id: str | None) -> int:
         """Page by page; what fails again meanwhile lies behind the cursor and is left alone."""
         store = await self._ready()
-        query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, user_id=user_id, limit=MAX_PAGE)
+        query = task_query(type=task_type, status=TaskStatus.FAILED, user=user_id, limit=MAX_PAGE)
         changed = 0
         while True:
             page = await store.find(query)
@@ -171,7 +161,7 @@ async def _facts(store: Store, identity: Identity, position: QueuePosition) -> W
     record, now = position.record, position.now
     followed = record.task_type.after
     before = await store.get([Identity(name, identity.key) for name in followed]) if followed else []
-    serving = [each for each in await store.instances() if identity.task_type in each.beat.types]
+    serving = alive(await store.instances(), now, identity.task_type)
     slices = await store.history(Resolution.MINUTE, now - _LATELY_MS, task_type=identity.task_type)
     return WaitFacts(
         task_type=record.effective,
@@ -188,17 +178,7 @@ async def _facts(store: Store, identity: Identity, position: QueuePosition) -> W
         tokens=position.tokens,
         arrived=position.arrived,
         before={name: None if task is None else task.status for name, task in zip(followed, before, strict=True)},
-        instances=sum(each.seen_at + each.beat.lease_ms >= now for each in serving),
+        instances=len(serving),
         ran=sum(each.runs for each in slices),
         ran_within_ms=_LATELY_MS,
     )
-
-
-def choice(kind: type[_Choice], value: str, what: str) -> _Choice:
-    """The member that a text names, or an error with the nearest one."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidInput(
-            f"The {what} {value!r} does not exist. {did_you_mean(value, [member.value for member in kind])}"
-        ) from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rota.app.results import TaskDetails
+from rota.app.views import task_query
 from rota.cli.bulk import DryRunOption, YesOption, apply_these, bound_by, is_agreed
 from rota.cli.invocation import Cli, Desk
 from rota.cli.output import Column
@@ -47,7 +48,7 @@ async def ls(
     watch: WatchOption = False,
 ) -> None:
     """List the dead letters, with what went wrong."""
-    query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED, search=search, cursor=cursor, limit=limit)
+    query = task_query(type=task_type, status=TaskStatus.FAILED, search=search, cursor=cursor, limit=limit)
     async with cli.store() as store:
         if task_type is not None:
             await known_type(cli, store, task_type)
@@ -101,7 +102,7 @@ async def _bulk(
 ) -> None:
     _check_choice(targets, every=every)
     done, question = _VERBS[transition]
-    query = TaskQuery(task_type=task_type, status=TaskStatus.FAILED)
+    query = task_query(type=task_type, status=TaskStatus.FAILED)
     async with cli.desk() as desk:
         if task_type is not None:
             await known_type(cli, desk.store, task_type)

@@ -13,15 +13,16 @@ from typing import Final, Literal
 
 import typer
 
+from rota.app.views import alive, is_alive
 from rota.cli.exits import ExitCode
 from rota.cli.invocation import Cli, sqlite_file
 from rota.cli.output import Column, relative
-from rota.clock import SECOND, Clock, Instant, Millis, SystemClock, format_duration
+from rota.clock import SECOND, Clock, Millis, SystemClock, format_duration
 from rota.config import Config
 from rota.config.urls import masked, scheme_of
 from rota.errors import RotaError, RunnerUnavailable, SchemaMismatch
 from rota.stores import open_store
-from rota.stores.base import Instance, Store
+from rota.stores.base import Store
 
 __all__ = ["Finding", "doctor"]
 
@@ -306,7 +307,7 @@ async def _clock_offset(store: Store, clock: Clock) -> Finding:
 
 async def _instances(store: Store, clock: Clock) -> Finding:
     found, now = await store.instances(), await store.now()
-    silent = [each for each in found if not _is_alive(each, now)]
+    silent = [each for each in found if not is_alive(each, now)]
     detail = f"{len(found) - len(silent)} alive"
     if not silent:
         return Finding("instances", "ok", detail)
@@ -319,10 +320,6 @@ async def _instances(store: Store, clock: Clock) -> Finding:
     )
 
 
-def _is_alive(instance: Instance, now: Instant) -> bool:
-    return instance.seen_at + instance.beat.lease_ms >= now
-
-
 async def _work(store: Store, clock: Clock) -> Finding:
     counts = (await store.counts()).values()
     pending, running, failed = (
@@ -330,7 +327,7 @@ async def _work(store: Store, clock: Clock) -> Finding:
     )
     detail = f"{pending} pending, {running} running, {failed} dead letters"
     now = await store.now()
-    if pending and not any(_is_alive(each, now) for each in await store.instances()):
+    if pending and not alive(await store.instances(), now):
         return Finding("work", "warning", detail, "Work waits, but no worker is running. `rota worker --app ...`.")
     if failed:
         return Finding("work", "warning", detail, "`rota dlq ls` shows why, `rota dlq redrive` tries again.")

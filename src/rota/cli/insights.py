@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from rota.app.views import is_alive, state_words
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import WatchOption, with_watch
-from rota.cli.shapes import type_state
 from rota.clock import isoformat
 from rota.stores.base import Counts, Store
 
@@ -52,7 +52,7 @@ async def _instances(cli: Cli, store: Store) -> None:
                 "instance": beat.instance,
                 "host": beat.host,
                 "pid": beat.pid,
-                "state": "alive" if each.seen_at + beat.lease_ms >= now else "lost",
+                "state": "alive" if is_alive(each, now) else "lost",
                 "running": beat.running,
                 "started_at": isoformat(beat.started_at),
                 "seen_at": isoformat(each.seen_at),
@@ -77,7 +77,7 @@ async def _queues(cli: Cli, store: Store) -> None:
         items.append(
             {
                 "task_type": name,
-                "state": type_state(record),
+                "state": state_words(record),
                 "pending": mine.pending,
                 "running": mine.running,
                 "paused": mine.paused,

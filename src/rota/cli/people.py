@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from rota.app.results import RunInfo, TaskDetails
+from rota.app.views import task_query
 from rota.cli.bulk import YesOption, is_person
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
@@ -18,7 +19,7 @@ from rota.cli.pages import find_tasks
 from rota.clock import isoformat
 from rota.core.task import RunRecord
 from rota.errors import InvalidInput
-from rota.stores.base import DEFAULT_PAGE, Erasure, RunQuery, Snapshot, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Erasure, RunQuery, Snapshot
 
 __all__ = ["erase", "export", "show"]
 
@@ -43,7 +44,7 @@ _RUN_COLUMNS: Final = (
 async def show(cli: Cli, user_id: UserArgument) -> None:
     """Show a user's tasks and latest runs."""
     async with cli.store() as store:
-        tasks = await find_tasks(store, TaskQuery(user_id=user_id, limit=DEFAULT_PAGE))
+        tasks = await find_tasks(store, task_query(user=user_id, limit=DEFAULT_PAGE))
         runs = await store.runs(RunQuery(user_id=user_id, limit=10))
     task_items = [TaskDetails.of(task).to_dict() for task in tasks.items]
     run_items = [RunInfo.of(run).to_dict() for run in runs.items]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
-
 import msgspec
 
-from rota.clock import format_duration
-from rota.core.task_type import TaskType, TriggerMode, setting_name
+from rota.app.views import settings_of, state_words, trigger_words
 from rota.stores.base import Counts, TypeRecord
 
-__all__ = ["type_shape", "type_state"]
+__all__ = ["type_shape"]
 
 
 def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, object]:
@@ -21,47 +17,9 @@ def type_shape(record: TypeRecord, counts: Counts, *, source: str) -> dict[str, 
         "enabled": record.enabled,
         "override": record.overrides.enabled,
         "overrides": msgspec.to_builtins(record.overrides),
-        "state": type_state(record),
+        "state": state_words(record),
         "source": source,
-        "trigger": _words(record.task_type),
-        "settings": _settings(record.effective),
+        "trigger": trigger_words(record.task_type),
+        "settings": settings_of(record.effective),
         "counts": msgspec.to_builtins(counts),
     }
-
-
-def type_state(record: TypeRecord) -> str:
-    """Whether a type takes work on and does it, in a word or two."""
-    if not record.task_type.enabled:
-        return "off (config)"
-    if not record.enabled:
-        return "off (operator)"
-    held = [word for word, is_so in (("frozen", not record.runs), ("draining", not record.accepts)) if is_so]
-    return " and ".join(held) or "on"
-
-
-def _settings(task_type: TaskType) -> dict[str, object]:
-    """The settings by their names in YAML; durations as they are written there."""
-    return {
-        setting_name(name): _setting(name, getattr(task_type, name))
-        for name in task_type.__struct_fields__
-        if name != "name"
-    }
-
-
-def _setting(name: str, value: object) -> object:
-    if name.endswith("_ms") and isinstance(value, int):
-        return format_duration(value)
-    if isinstance(value, msgspec.Struct):
-        return {setting_name(below): _setting(below, getattr(value, below)) for below in value.__struct_fields__}
-    return value.value if isinstance(value, Enum) else msgspec.to_builtins(value)
-
-
-def _words(task_type: TaskType) -> str:
-    words: Mapping[TriggerMode, str] = {
-        TriggerMode.USER_ACTIVITY: f"{format_duration(task_type.interval_ms)} after activity",
-        TriggerMode.PERIODIC: f"every {format_duration(task_type.interval_ms)}",
-        TriggerMode.INTERVAL: f"every {format_duration(task_type.interval_ms)}",
-        TriggerMode.CRON: f"{task_type.cron} ({task_type.timezone})",
-        TriggerMode.AFTER: f"after {', '.join(task_type.after)}",
-    }
-    return words.get(task_type.trigger_mode, "by hand or by schedule")

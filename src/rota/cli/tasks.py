@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rota.app.results import TaskDetails, Touch, Waiting
+from rota.app.views import task_query
 from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all, act_on_these
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
@@ -90,11 +91,11 @@ async def ls(
     watch: WatchOption = False,
 ) -> None:
     """List tasks, by type and key."""
-    query = TaskQuery(
-        task_type=task_type,
+    query = task_query(
+        type=task_type,
         status=status,
         without=without,
-        user_id=user,
+        user=user,
         owner=owner,
         search=search,
         cursor=cursor,
@@ -318,11 +319,11 @@ def _acting(transition: Transition, words: str) -> _Command:
     ) -> None:
         if every and status is None and without is None:
             status = _USUAL.get(transition)
-        query = TaskQuery(
-            task_type=task_type,
+        query = task_query(
+            type=task_type,
             status=status,
             without=without,
-            user_id=user,
+            user=user,
             owner=owner,
             search=search,
             schedules=schedules,
@@ -334,7 +335,7 @@ def _acting(transition: Transition, words: str) -> _Command:
         if not names:
             raise InvalidInput("Which task? Name it as TYPE KEY or TYPE/KEY, or use --all with --type, --status, ...")
         is_several = _are_several(names)
-        if query != TaskQuery(user_id=user) or (dry_run and not is_several):
+        if query != task_query(user=user) or (dry_run and not is_several):
             raise InvalidInput(
                 "--type, --status, --without, --owner, --search, --schedules and --dry-run go with --all. Add it."
             )

@@ -51,7 +51,7 @@ async def add(
     """Make an access token. It is shown once, and kept as a digest only."""
     # Here, because they bring the database along, and `rota --help` needs none of it.
     from rota.access import Role
-    from rota.app.tasks import choice
+    from rota.app.views import choice
 
     chosen = choice(Role, role, "role")
     lifetime_ms = None if expires is None else parse_duration(expires, what="--expires")

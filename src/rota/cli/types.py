@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from rota.app.views import SWITCHES, off_by
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import WatchOption, with_watch
@@ -63,36 +64,36 @@ async def enable(cli: Cli, name: NameArgument) -> None:
     """Take back `disable`: the configuration decides again."""
     async with cli.desk() as desk:
         record = await known_type(cli, desk.store, name, register=True)
-        if not record.task_type.enabled:
+        if off_by(record) == "config":
             raise IllegalTransition(
                 f"The configuration has scheduler.tasks.{name}.enabled: false, which no operator can overrule."
                 " Set it to true and restart the workers."
             )
-        await desk.operator.override(name, {"enabled": None})
+        await desk.operator.override(name, SWITCHES["enable"])
         shape = await _look(cli, desk.store, name)
     cli.output.one(shape, f"{name} is {shape['state']}.")
 
 
 async def disable(cli: Cli, name: NameArgument) -> None:
     """Switch a type off on every instance, also over restarts, until it is enabled again."""
-    await _override(cli, name, {"enabled": False}, "{} is off: nothing of it is claimed, new activity is not taken.")
+    await _override(cli, name, SWITCHES["disable"], "{} is off: nothing of it is claimed, new activity is not taken.")
 
 
 async def freeze(cli: Cli, name: NameArgument) -> None:
     """Start nothing of a type; what comes is taken on and waits until `thaw`."""
-    await _override(cli, name, {"frozen": True}, "{} is frozen: what comes waits. `rota type thaw {}` lets it run.")
+    await _override(cli, name, SWITCHES["freeze"], "{} is frozen: what comes waits. `rota type thaw {}` lets it run.")
 
 
 async def drain(cli: Cli, name: NameArgument) -> None:
     """Take nothing new on; what is there is worked off, until `thaw`."""
     await _override(
-        cli, name, {"draining": True}, "{} is draining: nothing new is taken on. `rota type thaw {}` ends it."
+        cli, name, SWITCHES["drain"], "{} is draining: nothing new is taken on. `rota type thaw {}` ends it."
     )
 
 
 async def thaw(cli: Cli, name: NameArgument) -> None:
     """Take back `freeze` and `drain`."""
-    await _override(cli, name, {"frozen": None, "draining": None}, "{} takes work on and does it.")
+    await _override(cli, name, SWITCHES["thaw"], "{} takes work on and does it.")
 
 
 async def limit(

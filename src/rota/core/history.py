@@ -21,14 +21,17 @@ __all__ = [
     "BOUNDS_MS",
     "KEPT_MS",
     "REASONS",
+    "SET_ASIDE",
     "Resolution",
     "Slice",
     "SliceKey",
     "add",
     "bounded_reason",
     "decode_slice",
+    "failed_in",
     "of_run",
     "percentile",
+    "set_aside_in",
 ]
 
 BOUNDS_MS: Final[tuple[Millis, ...]] = (
@@ -44,6 +47,9 @@ REASONS: Final = frozenset(
     {"error", "timeout", "lost", "poison", "cancelled", "discarded", "expired", "skipped", "coalesced", "other"}
 )
 """The classes that reasons are counted under: a handler's own words would grow without bound."""
+
+SET_ASIDE: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
+"""Reasons of runs that were no success, and no failure either: somebody wanted it so."""
 
 
 class Resolution(StrEnum):
@@ -100,6 +106,16 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 decode_slice = warmed(
     msgspec.json.Decoder(Slice), '{"task_type":"t","trigger_mode":"once","start_at":0,"reasons":{"error":1}}'
 ).decode
+
+
+def set_aside_in(piece: Slice) -> int:
+    """How many runs of a slice were no success and yet no failure: cancelled, discarded, expired, skipped."""
+    return sum(count for reason, count in piece.reasons.items() if reason in SET_ASIDE)
+
+
+def failed_in(piece: Slice) -> int:
+    """How many runs of a slice failed: those that were no success, without what somebody set aside."""
+    return piece.error - set_aside_in(piece)
 
 
 def bounded_reason(reason: str | None) -> str:

@@ -9,9 +9,9 @@ from fastapi.responses import Response
 
 from rota.access import Role
 from rota.app.operator import Counted, Done
-from rota.app.tasks import choice
+from rota.app.views import SWITCHES, choice, task_query
 from rota.clock import parse_duration
-from rota.core.task import Identity, TaskStatus, Transition
+from rota.core.task import Identity, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.forms import Form, read_identity
 from rota.dashboard.pages import dead_letters, schedules, system
@@ -65,13 +65,10 @@ async def _bulk(view: View, form: Form) -> Response:
     expected = form.get("expected")
     if meant == []:
         return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
-    counted = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
+    found = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
     if expected is None:
-        return await _ask_first(view, form, transition, meant, counted)
-    if isinstance(meant, TaskQuery):
-        done = await view.operator.apply_all(transition, meant, agreed=counted)
-    else:
-        done = await view.operator.apply_these(transition, meant)
+        return await _ask_first(view, form, transition, meant, found.counted)
+    done = await view.operator.carry_out(transition, found)
     return view.back(_sentence(transition, done), _origin(view, form))
 
 
@@ -119,12 +116,11 @@ def _sentence(transition: Transition, done: Done) -> str:
 
 
 def _query(form: Form) -> TaskQuery:
-    status, without = form.get("status"), form.get("without")
-    return TaskQuery(
-        task_type=form.get("type"),
-        status=None if status is None else choice(TaskStatus, status, "status"),
-        without=None if without is None else choice(TaskStatus, without, "status"),
-        user_id=form.get("user"),
+    return task_query(
+        type=form.get("type"),
+        status=form.get("status"),
+        without=form.get("without"),
+        user=form.get("user"),
         owner=form.get("owner"),
         search=form.get("search"),
         schedules=form.get("schedules") == "true",
@@ -190,20 +186,12 @@ def _whole(text: str, name: str) -> int:
 
 # --- types -----------------------------------------------------------------------------------------------------------
 
-_VERBS: Final[dict[str, dict[str, object]]] = {
-    "enable": {"enabled": None},
-    "disable": {"enabled": False},
-    "freeze": {"frozen": True},
-    "thaw": {"frozen": None, "draining": None},
-    "drain": {"draining": True},
-}
-
 
 async def _type(view: View, form: Form) -> Response:
     verb, task_type = form.need("verb"), form.need("type")
-    if verb not in _VERBS:
-        raise InvalidInput(f"There is nothing called {verb[:20]!r} to do to a type. Use one of: {', '.join(_VERBS)}.")
-    await view.operator.override(task_type, _VERBS[verb])
+    if verb not in SWITCHES:
+        raise InvalidInput(f"There is nothing called {verb[:20]!r} to do to a type. Use one of: {', '.join(SWITCHES)}.")
+    await view.operator.override(task_type, SWITCHES[verb])
     past = {"enable": "on", "disable": "off", "freeze": "frozen", "thaw": "running again", "drain": "draining"}
     return view.back(f"{task_type} is {past[verb]}.", _origin(view, form))
 

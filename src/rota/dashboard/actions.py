@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from rota.api.paths import quote_key
+from rota.app.views import SWITCHES, filters_of
 from rota.core.lifecycle import TABLE, goes_to
 from rota.core.task import Identity, Task, TaskStatus, Transition, Want
 from rota.dashboard.forms import written
@@ -156,15 +159,15 @@ def of_type(record: TypeRecord) -> list[Action]:
     over, name = record.overrides, record.task_type.name
     found: list[Action] = []
     if over.frozen or over.draining:
-        found.append(_on_type("Thaw", name, "thaw", {"frozen": None, "draining": None}))
+        found.append(_on_type("Thaw", name, "thaw"))
     if not over.frozen:
-        found.append(_on_type("Freeze", name, "freeze", {"frozen": True}))
+        found.append(_on_type("Freeze", name, "freeze"))
     if not over.draining:
-        found.append(_on_type("Drain", name, "drain", {"draining": True}))
+        found.append(_on_type("Drain", name, "drain"))
     if over.enabled is False:
-        found.append(_on_type("Enable", name, "enable", {"enabled": None}))
+        found.append(_on_type("Enable", name, "enable"))
     elif record.task_type.enabled:
-        found.append(_on_type("Disable", name, "disable", {"enabled": False}))
+        found.append(_on_type("Disable", name, "disable"))
     return found
 
 
@@ -175,7 +178,7 @@ _TYPE_QUESTIONS: Final = {
 }
 
 
-def _on_type(label: str, name: str, verb: str, changes: Mapping[str, object]) -> Action:
+def _on_type(label: str, name: str, verb: str) -> Action:
     question = _TYPE_QUESTIONS.get(verb)
     return Action(
         label=label,
@@ -184,7 +187,7 @@ def _on_type(label: str, name: str, verb: str, changes: Mapping[str, object]) ->
         command=shlex.join(["rota", "type", verb, name]),
         method="PATCH",
         url=f"/api/types/{name}",
-        body=json.dumps(changes),
+        body=json.dumps(SWITCHES[verb]),
         question=None if question is None else question.format(name),
         danger=verb == "disable",
     )
@@ -223,34 +226,17 @@ def named_call(origin: str, transition: Transition, identities: Sequence[Identit
 def bulk_command(transition: Transition, query: TaskQuery) -> str:
     """The command that does the same to everything that matches."""
     words = ["rota", "task", _word(transition), "--all"]
-    without = query.without
-    if transition is Transition.RESUME and query.status is None is without:
+    if transition is Transition.RESUME and query.status is None is query.without:
         # Alone it would mean those that are paused, and not those that would be when their run ends.
-        without = TaskStatus.COMPLETED
-    for option, value in (
-        ("--type", query.task_type),
-        ("--status", query.status),
-        ("--without", without),
-        ("--user", query.user_id),
-        ("--owner", query.owner),
-        ("--search", query.search),
-    ):
-        if value is not None:
-            words += [option, str(value)]
+        query = replace(query, without=TaskStatus.COMPLETED)
+    for name, value in filters_of(query).items():
+        words += [f"--{name}", value]
     return shlex.join([*words, "--schedules"] if query.schedules else words)
 
 
 def bulk_call(origin: str, transition: Transition, query: TaskQuery) -> str:
     """The same over HTTP."""
-    given = {
-        "type": query.task_type,
-        "status": query.status,
-        "without": query.without,
-        "user": query.user_id,
-        "owner": query.owner,
-        "search": query.search,
-    }
-    selection: dict[str, object] = {name: str(value) for name, value in given.items() if value is not None}
+    selection: dict[str, object] = {**filters_of(query)}
     if query.schedules:
         selection["schedules"] = True
     return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(transition), "query": selection}))

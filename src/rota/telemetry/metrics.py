@@ -28,6 +28,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rota.app.rota import Rota
+from rota.app.views import SET_ASIDE, alive
 from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError
@@ -46,7 +47,6 @@ READ_SECONDS: Final = 2.0
 
 _STATES: Final = ("pending", "running", "paused", "failed")
 _LOST: Final = frozenset({"lost", "poison"})
-_SKIPPED: Final = frozenset({"cancelled", "discarded", "expired", "skipped", "coalesced"})
 
 log = get_logger("rota.metrics")
 
@@ -104,7 +104,7 @@ class Metrics:
             if was_up:
                 log.warning("store away", error=str(error) or type(error).__name__)
             return _Standing()
-        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=len(instances))
+        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=len(alive(instances, now)))
 
     # --- labels ---
 
@@ -225,7 +225,7 @@ def _outcomes(runs: RunStats) -> Iterator[tuple[str, str, int]]:
     if runs.success:
         yield "success", "", runs.success
     for reason, count in sorted(runs.reasons.items()):
-        status = "lost" if reason in _LOST else "skipped" if reason in _SKIPPED else "error"
+        status = "lost" if reason in _LOST else "skipped" if reason in SET_ASIDE else "error"
         yield status, reason, count
 
 

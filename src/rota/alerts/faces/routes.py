@@ -9,13 +9,47 @@ from fastapi import APIRouter
 from rota.access import Role
 from rota.alerts import Alerts
 from rota.api.auth import Viewing
-from rota.api.models import AlertsModel
+from rota.api.models import AnswerModel, Json, Moment
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
+from rota.core.alert import AlertChange
 
 __all__ = ["router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="alerts")
+
+
+class FiringModel(AnswerModel):
+    """A rule that fires now, for a type or an instance."""
+
+    rule: str
+    subject: str
+    since_at: Moment
+    seen_at: Moment
+    value: str
+    summary: str
+    is_clearing: bool
+
+
+class AlertEventModel(AnswerModel):
+    """A rule began to fire, or was resolved; and what became of telling so."""
+
+    id: int
+    at: Moment
+    rule: str
+    subject: str
+    state: AlertChange
+    value: str
+    summary: str
+    delivered: dict[str, dict[str, Json]]
+
+
+class AlertsModel(AnswerModel):
+    """What fires now, and a page of what fired before."""
+
+    firing: list[FiringModel]
+    history: list[AlertEventModel]
+    cursor: str | None
 
 
 @router.get("/alerts", operation_id="list_alerts", response_model=AlertsModel)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path
+from pydantic import Field
 
 from rota.access import AuditLog, AuditQuery, Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import WordFilter
-from rota.api.models import AuditModel, NewTokenModel, NewTokenRequest, PageModel, TokenModel, TokensModel
+from rota.api.models import AnswerModel, Json, Moment, PageModel, RequestModel, When
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
 from rota.app.schedules import instant_of
@@ -18,6 +19,56 @@ __all__ = ["audit", "tokens"]
 
 tokens: Final[APIRouter] = routes_for(Role.ADMIN, tag="access")
 audit: Final[APIRouter] = routes_for(Role.OPERATOR, tag="access")
+
+
+class TokenModel(AnswerModel):
+    """An access token without its secret."""
+
+    id: str
+    name: str
+    role: Role
+    scope: dict[str, Json]
+    created_at: Moment
+    created_by: str
+    expires_at: Moment | None
+    last_used_at: Moment | None
+    revoked_at: Moment | None
+
+
+class TokensModel(AnswerModel):
+    """Every token, revoked ones too."""
+
+    items: list[TokenModel]
+
+
+class NewTokenRequest(RequestModel):
+    """A token to be made."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]
+    role: Role = Field(strict=False)
+    expires: When | None = None
+
+
+class NewTokenModel(AnswerModel):
+    """A token that was just made. The secret is shown now and never again."""
+
+    token: TokenModel
+    secret: str
+
+
+class AuditModel(AnswerModel):
+    """One action: who did what to what."""
+
+    id: int
+    at: Moment
+    actor: str
+    role: str
+    via: str
+    action: str
+    target: str
+    outcome: str | None
+    before: str | None
+    after: str | None
 
 
 @tokens.get("/tokens", operation_id="list_tokens", response_model=TokensModel)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, SearchFilter, TypeFilter
-from rota.api.models import BulkAnswer, DeadLettersRequest, PageModel, TaskModel
+from rota.api.models import PageModel, Text, TypeName
 from rota.api.naming import identities_of
 from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, TaskModel
 from rota.api.routes.tasks import carry_out
 from rota.api.routing import routes_for
 from rota.api.service import Service
 from rota.app.operator import Operator
 from rota.app.results import TaskDetails
+from rota.app.views import task_query
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput
 from rota.stores.base import TaskQuery
@@ -25,6 +28,16 @@ __all__ = ["acting", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="dead letters")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="dead letters")
+
+
+class DeadLettersRequest(Confirmed):
+    """Which dead letters: those that are named, or all that match (`all: true` for every one)."""
+
+    identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
+    type: TypeName | None = None
+    user: Text | None = None
+    search: Text | None = None
+    all: bool = False
 
 
 @router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
@@ -37,7 +50,7 @@ async def list_dead_letters(
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of dead letters by type and key."""
-    query = TaskQuery(task_type=type, status=TaskStatus.FAILED, user_id=user, search=search, cursor=cursor, limit=limit)
+    query = task_query(type=type, status=TaskStatus.FAILED, user=user, search=search, cursor=cursor, limit=limit)
     store = await service.app.store()
     return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
 
@@ -70,7 +83,7 @@ async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | l
         )
     store = await service.app.store()
     if request.identities is None:
-        return TaskQuery(task_type=request.type, status=TaskStatus.FAILED, user_id=request.user, search=request.search)
+        return task_query(type=request.type, status=TaskStatus.FAILED, user=request.user, search=request.search)
     # Only what is dead: purging by this address must not remove a task that has just completed.
-    tasks = await store.get(await identities_of(store, request.identities))
+    tasks = await store.get(await identities_of(store, [(each.type, each.key) for each in request.identities]))
     return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 
 from rota.access import Role
 from rota.api.auth import Calling, Viewing
-from rota.api.models import AliveModel, MeModel, ReadyModel
+from rota.api.models import AnswerModel
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.api.service import Service
@@ -18,6 +18,34 @@ __all__ = ["open_router", "router"]
 
 open_router: Final[APIRouter] = routes_for(None, tag="health", prefix="")
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="health", prefix="")
+
+
+class AliveModel(AnswerModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyModel(AnswerModel):
+    """Whether this process can do its work, and if not, why."""
+
+    status: Literal["ok", "not_ready"]
+    store: Literal["ok", "away"]
+    can_claim: bool | None
+    """None: this process serves, and runs no worker."""
+    reasons: list[str]
+    seconds_since_good: dict[str, float | None]
+    running: int
+    spooled: int
+
+
+class MeModel(AnswerModel):
+    """Whoever asks."""
+
+    id: str
+    name: str
+    role: Role
+    via: str
 
 
 @open_router.get("/healthz", operation_id="check_alive", response_model=AliveModel)

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Path
 from rota.access import Role
 from rota.api.auth import Viewing
 from rota.api.filters import IdFilter, KeyFilter, TypeFilter
-from rota.api.models import PageModel, RunModel
+from rota.api.models import PageModel
 from rota.api.naming import identity_of
 from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.routes.task_models import RunModel
 from rota.api.routing import routes_for
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownRun

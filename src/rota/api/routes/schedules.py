@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, TypeFilter
-from rota.api.models import FiresModel, PageModel, PreviewRequest, ScheduleModel, ScheduleRequest
+from rota.api.models import AnswerModel, Duration, Json, Moment, PageModel, Positive, Priority, RequestModel, Text, When
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.routing import routes_for
@@ -27,6 +28,76 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="schedules")
 
 MAX_FIRES: Final = 100
 Fires = Annotated[int, Query(ge=0, le=MAX_FIRES, description="How many fires to list.")]
+
+
+Misfire = Literal["latest", "all", "skip"]
+Overlap = Literal["skip", "queue"]
+
+
+class ScheduleModel(AnswerModel):
+    """One schedule."""
+
+    id: str
+    task_type: str
+    status: TaskStatus
+    kind: str
+    value: str
+    timezone: str
+    words: str
+    next_fire: Moment | None
+    payload: Json
+    owner: str | None
+    priority: int
+    serial: str | None
+    misfire: Misfire
+    overlap: Overlap
+    jitter_ms: int
+    grace_ms: int | None
+    runs: int
+    max_runs: int | None
+    expires_at: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    version: int
+    reason: str | None
+    result: str | None
+    error: str | None
+
+
+class _Trigger(RequestModel):
+    cron: Annotated[str, Field(min_length=1, max_length=256, examples=["0 9 * * 1-5"])] | None = None
+    every: Duration | None = None
+    at: When | None = None
+    tz: Annotated[str, Field(min_length=1, max_length=64, examples=["Europe/Berlin"])] | None = None
+    jitter: Duration = 0
+
+
+class ScheduleRequest(_Trigger):
+    """A schedule as it is to be: exactly one of cron, every and at says when."""
+
+    payload: Json = None
+    owner: Text | None = None
+    misfire: Misfire = "latest"
+    overlap: Overlap = "skip"
+    grace: Duration | None = None
+    max_runs: Positive | None = None
+    expires: When | None = None
+    priority: Priority | None = None
+    serial: Text | None = None
+
+
+class PreviewRequest(_Trigger):
+    """A trigger to be looked at."""
+
+    n: Annotated[int, Field(ge=0, le=100)] = 5
+
+
+class FiresModel(AnswerModel):
+    """A trigger in words, its next fires in its own zone, and notes on what is not obvious."""
+
+    words: str
+    fires: list[Moment]
+    notes: list[str]
 
 
 @router.get("/schedules", operation_id="list_schedules", response_model=PageModel[ScheduleModel])

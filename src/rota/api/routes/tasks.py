@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import IdFilter, SearchFilter, TypeFilter
 from rota.api.models import (
-    BulkAnswer,
-    BulkRequest,
+    AnswerModel,
+    Duration,
+    Json,
+    Moment,
     PageModel,
-    ReceiptModel,
-    RunModel,
-    SelectionModel,
-    TaskModel,
-    TaskRequest,
-    WaitingModel,
+    Positive,
+    Priority,
+    RequestModel,
+    Text,
+    TypeName,
+    When,
 )
 from rota.api.naming import identities_of, identity_of
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
+from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, RunModel, TaskModel
 from rota.api.routing import routes_for
-from rota.app.operator import Operator
+from rota.app.operator import Done, Operator
 from rota.app.results import TaskDetails
+from rota.app.views import task_query
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput, UnknownTask
@@ -37,6 +42,75 @@ __all__ = ["acting", "carry_out", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="tasks")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="tasks")
+
+
+class TaskRequest(RequestModel):
+    """A task to be made. Without a key it gets a new one; a `user_id` without a key means the user's own task."""
+
+    type: TypeName
+    key: Text | None = None
+    payload: Json = None
+    at: When | None = None
+    delay: Duration | None = None
+    priority: Priority | None = None
+    serial: Text | None = None
+    permits: Positive = 1
+    cost: Positive = 1
+    user_id: Text | None = None
+    device_id: Text | None = None
+    agent_id: Text | None = None
+    expires: When | None = None
+    replace: bool = False
+    allow_past: bool = False
+
+
+class ReceiptModel(AnswerModel):
+    """What asking for a task led to."""
+
+    outcome: ScheduleOutcome
+    task_type: str
+    key: str
+    scheduled_at: Moment
+
+
+class WaitReasonModel(AnswerModel):
+    """One thing that a task waits for."""
+
+    code: str
+    text: str
+
+
+class WaitingModel(AnswerModel):
+    """Why a task does not run yet."""
+
+    task: TaskModel | None
+    state: str
+    reasons: list[WaitReasonModel]
+    position: int | None
+    position_is_more: bool
+    estimate_ms: int | None
+    due_at: Moment | None
+    summary: str
+
+
+class SelectionModel(RequestModel):
+    """Which tasks. At least one of them narrows the choice."""
+
+    type: TypeName | None = None
+    status: TaskStatus | None = Field(default=None, strict=False)
+    without: TaskStatus | None = Field(default=None, strict=False)
+    user: Text | None = None
+    owner: Text | None = None
+    search: Text | None = None
+    schedules: bool = False
+
+
+class BulkRequest(Confirmed):
+    """One event on many tasks: those that are named, or all that match."""
+
+    event: Literal["pause", "resume", "cancel", "run-now", "redrive", "purge"]
+    query: SelectionModel | None = None
+    identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
 
 
 @router.get("/tasks", operation_id="list_tasks", response_model=PageModel[TaskModel])
@@ -53,11 +127,11 @@ async def list_tasks(
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of tasks by type and key."""
-    query = TaskQuery(
-        task_type=type,
+    query = task_query(
+        type=type,
         status=status,
         without=without,
-        user_id=user,
+        user=user,
         owner=owner,
         search=search,
         schedules=schedules,
@@ -93,22 +167,10 @@ async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest)
     if request.identities is not None:
         if request.query is not None:
             raise InvalidInput("Tasks were named and a query was given. Give one of them.")
-        identities = await identities_of(store, request.identities)
+        identities = await identities_of(store, [(each.type, each.key) for each in request.identities])
         return await carry_out(operator, transition, identities, dry_run=request.dry_run, expected=request.expected)
-    query = _query(request.query or SelectionModel())
+    query = task_query(**(request.query or SelectionModel()).model_dump())
     return await carry_out(operator, transition, query, dry_run=request.dry_run, expected=request.expected)
-
-
-def _query(selection: SelectionModel) -> TaskQuery:
-    return TaskQuery(
-        task_type=selection.type,
-        status=selection.status,
-        without=selection.without,
-        user_id=selection.user,
-        owner=selection.owner,
-        search=selection.search,
-        schedules=selection.schedules,
-    )
 
 
 async def carry_out(
@@ -120,19 +182,9 @@ async def carry_out(
     expected: int | None,
 ) -> dict[str, object]:
     """A bulk action on the tasks that are meant (a query, or identities), as `BulkAnswer` describes it."""
-    counted = await operator.confirm(transition, meant, expected)
-    if dry_run or meant == []:
-        changed, refused = 0, 0
-    elif isinstance(meant, TaskQuery):
-        changed, refused = await operator.apply_all(transition, meant, agreed=None if expected is None else counted)
-    else:
-        changed, refused = await operator.apply_these(transition, meant)
-    return {
-        "matched": counted.count,
-        "matched_is_all": counted.is_all,
-        "changed": changed,
-        "refused": refused,
-    }
+    found = await operator.confirm(transition, meant, expected)
+    done = Done(0, 0) if dry_run or meant == [] else await operator.carry_out(transition, found)
+    return {"matched": found.counted.count, "matched_is_all": found.counted.is_all, **done._asdict()}
 
 
 @router.get("/tasks/{type}/{key}", operation_id="get_task", response_model=TaskModel)

@@ -6,19 +6,45 @@ the store is away (the touch waits on this host's disk) and while the database w
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.models import TouchAnswer, TouchRequest
+from rota.api.models import AnswerModel, Moment, RequestModel, Text, TypeName
 from rota.api.routing import routes_for
+from rota.core.outcome import TouchOutcome
 from rota.errors import InvalidInput, UnknownTaskType
 
 __all__ = ["router"]
 
 router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity", through_outages=True)
+
+
+class TouchRequest(RequestModel):
+    """A user was active. `type` or `types` says which upkeep that concerns."""
+
+    user_id: Text
+    device_id: Text | None = None
+    agent_id: Text | None = None
+    type: TypeName | None = None
+    types: Annotated[list[TypeName], Field(min_length=1, max_length=50)] | None = None
+
+
+class TouchModel(AnswerModel):
+    """What an activity led to."""
+
+    outcome: TouchOutcome
+    scheduled_at: Moment | None
+    coalesced: int
+
+
+class TouchAnswer(AnswerModel):
+    """What an activity led to, per type."""
+
+    types: dict[str, TouchModel]
 
 
 @router.post("/touch", operation_id="touch", response_model=TouchAnswer)

@@ -3,25 +3,87 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import APIRouter
+from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.models import SwitchesRequest, TypeModel, TypesModel
+from rota.api.models import AnswerModel, Json, RequestModel
 from rota.api.paths import TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
-from rota.api.shapes import type_shape
+from rota.app.views import alive, settings_of, trigger_words
+from rota.clock import Instant
 from rota.core.task_type import RateLimit, did_you_mean
 from rota.errors import UnknownTaskType
-from rota.stores.base import Counts
+from rota.stores.base import Counts, Instance, TypeRecord
 
 __all__ = ["acting", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="types")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="types")
+
+
+class RateLimitModel(RequestModel):
+    """`rate` starts a second over all instances, at most `burst` at once."""
+
+    rate: Annotated[float, Field(gt=0, le=1_000_000, strict=False)]
+    burst: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
+class SwitchesRequest(RequestModel):
+    """An operator's overrides. What is not named stays; null takes one back."""
+
+    enabled: bool | None = None
+    frozen: bool | None = None
+    draining: bool | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_pending: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    rate_limit: RateLimitModel | None = None
+
+
+class CountsModel(AnswerModel):
+    """How many tasks are in each state, and running totals."""
+
+    pending: int
+    running: int
+    paused: int
+    completed: int
+    failed: int
+    cancelled: int
+    created_total: int
+    coalesced_total: int
+    succeeded_total: int
+    errored_total: int
+    lost_total: int
+
+
+class TypeModel(AnswerModel):
+    """A task type: what is configured, what an operator has overridden, what counts, and who runs it."""
+
+    name: str
+    description: str
+    trigger_mode: str
+    trigger: str
+    enabled: bool
+    accepts: bool
+    runs: bool
+    config: dict[str, Json]
+    overrides: dict[str, Json]
+    effective: dict[str, Json]
+    counts: CountsModel
+    instances: list[str]
+    """The instances that have a handler for it."""
+
+
+class TypesModel(AnswerModel):
+    """Every type that the store knows."""
+
+    items: list[TypeModel]
 
 
 @router.get("/types", operation_id="list_types", response_model=TypesModel)
@@ -52,9 +114,9 @@ async def change_type(
 
 
 async def _shapes(service: Service) -> list[dict[str, object]]:
-    app = service.app
-    records, counts, instances = await asyncio.gather(app.types(), app.counts(), app.instances())
-    return [type_shape(record, counts.get(record.task_type.name, Counts()), instances) for record in records]
+    app, store = service.app, await service.app.store()
+    records, counts, instances, now = await asyncio.gather(app.types(), app.counts(), app.instances(), store.now())
+    return [type_shape(record, counts.get(record.task_type.name, Counts()), instances, now) for record in records]
 
 
 async def _shape(service: Service, name: str) -> dict[str, object]:
@@ -63,3 +125,22 @@ async def _shape(service: Service, name: str) -> dict[str, object]:
         hint = did_you_mean(name, shapes) if shapes else "None is registered yet."
         raise UnknownTaskType(f"There is no task type {name!r}. {hint}")
     return shapes[name]
+
+
+def type_shape(record: TypeRecord, counts: Counts, instances: Iterable[Instance], now: Instant) -> dict[str, object]:
+    """A type as `TypeModel` describes it."""
+    name = record.task_type.name
+    return {
+        "name": name,
+        "description": record.task_type.description,
+        "trigger_mode": record.task_type.trigger_mode.value,
+        "trigger": trigger_words(record.task_type),
+        "enabled": record.enabled,
+        "accepts": record.accepts,
+        "runs": record.runs,
+        "config": settings_of(record.task_type),
+        "overrides": msgspec.to_builtins(record.overrides),
+        "effective": settings_of(record.effective),
+        "counts": msgspec.structs.asdict(counts),
+        "instances": [each.beat.instance for each in alive(instances, now, name)],
+    }

@@ -12,16 +12,15 @@ from starlette.responses import StreamingResponse
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.models import ErasedModel, ErasureModel
+from rota.api.models import AnswerModel, Moment
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
-from rota.api.shapes import erasure_shape
 from rota.app.operator import Operator
 from rota.app.results import RunInfo, TaskDetails
 from rota.clock import isoformat
 from rota.core.task import RunRecord
-from rota.stores.base import Snapshot
+from rota.stores.base import Erasure, Snapshot
 
 __all__ = ["exported", "router"]
 
@@ -29,6 +28,23 @@ router: Final[APIRouter] = routes_for(Role.ADMIN, tag="users")
 
 NDJSON: Final = "application/x-ndjson"
 Known = Snapshot | RunRecord | Mapping[str, object]
+
+
+class ErasureModel(AnswerModel):
+    """The removal of what is known of a user."""
+
+    user_id: str
+    asked_at: Moment
+    tasks: int
+    runs: int
+    running: int
+    done_at: Moment | None
+
+
+class ErasedModel(ErasureModel):
+    """The same, and how many contexts of the user's memory are gone: that goes at once."""
+
+    contexts: int
 
 
 @router.get(
@@ -90,3 +106,9 @@ async def get_erasure(service: Viewing, user_id: UserInPath) -> dict[str, object
             404, "unknown_erasure", f"Nothing of {user_id!r} is being erased: nobody asked for it, or it is done."
         )
     return erasure_shape(found[0])
+
+
+def erasure_shape(erasure: Erasure) -> dict[str, object]:
+    """An erasure as `ErasureModel` describes it."""
+    times = {"asked_at": isoformat(erasure.asked_at), "done_at": isoformat(erasure.done_at)}
+    return {**msgspec.structs.asdict(erasure), **times}

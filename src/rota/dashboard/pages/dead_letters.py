@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from rota.app.views import task_query
 from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, type_names
@@ -22,10 +23,10 @@ BULK: Final = ((Transition.REDRIVE, "Redrive"), (Transition.PURGE, "Purge"))
 
 
 async def show(view: View) -> Page:
-    query = TaskQuery(
-        task_type=view.given("type"),
+    query = task_query(
+        type=view.given("type"),
         status=TaskStatus.FAILED,
-        user_id=view.given("user"),
+        user=view.given("user"),
         search=view.given("search"),
         cursor=view.given("cursor"),
         limit=MAX_PAGE,
@@ -74,14 +75,8 @@ def _named(view: View, tasks: Sequence[Task]) -> list[Bulk]:
 
 async def identities_of(store: Store, query: TaskQuery, reason: str) -> list[Identity]:
     """The dead letters with a reason, of the first `MAX_PAGE` that match: the store keeps no index of reasons."""
-    page = await filled(
-        store,
-        TaskQuery(
-            task_type=query.task_type,
-            status=TaskStatus.FAILED,
-            user_id=query.user_id,
-            search=query.search,
-            limit=MAX_PAGE,
-        ),
+    dead = task_query(
+        type=query.task_type, status=TaskStatus.FAILED, user=query.user_id, search=query.search, limit=MAX_PAGE
     )
+    page = await filled(store, dead)
     return [task.identity for task in page.items if (task.reason or NO_REASON) == reason]

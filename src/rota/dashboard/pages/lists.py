@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from rota.app.tasks import choice
-from rota.core.task import Task, TaskStatus, Transition
+from rota.app.views import task_query
+from rota.core.task import Task, Transition
 from rota.dashboard import actions
 from rota.dashboard.view import View
 from rota.stores.base import Page as StorePage
@@ -60,12 +60,11 @@ def bulk_of(view: View, events: Iterable[tuple[Transition, str]], query: TaskQue
 
 def given_query(view: View) -> TaskQuery:
     """The filter that the URL names."""
-    status, without = view.given("status"), view.given("without")
-    return TaskQuery(
-        task_type=view.given("type"),
-        status=None if status is None else choice(TaskStatus, status, "status"),
-        without=None if without is None else choice(TaskStatus, without, "status"),
-        user_id=view.given("user"),
+    return task_query(
+        type=view.given("type"),
+        status=view.given("status"),
+        without=view.given("without"),
+        user=view.given("user"),
         owner=view.given("owner"),
         search=view.given("search"),
         cursor=view.given("cursor"),

@@ -7,7 +7,7 @@ import shlex
 from itertools import chain
 
 from rota.api.paths import KeyInPath
-from rota.app.tasks import choice
+from rota.app.views import choice
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
 from rota.dashboard.view import Page, View

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from rota.api.paths import KeyInPath, quote_key
 from rota.app.results import ScheduleInfo
-from rota.app.tasks import choice
+from rota.app.views import task_query
 from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
@@ -24,7 +24,7 @@ from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.part import KeepsSchedules, KeptSchedule
 from rota.dashboard.view import Page, View
 from rota.errors import UnknownTask
-from rota.stores.base import RunQuery, Store, TaskQuery
+from rota.stores.base import RunQuery, Store
 from rota.triggers import explain
 from rota.triggers.base import decode_trigger
 
@@ -43,10 +43,9 @@ BULK: Final = (
 
 
 async def show(view: View) -> Page:
-    status = view.given("status")
-    query = TaskQuery(
-        task_type=view.given("type"),
-        status=None if status is None else choice(TaskStatus, status, "status"),
+    query = task_query(
+        type=view.given("type"),
+        status=view.given("status"),
         owner=view.given("owner"),
         search=view.given("search"),
         schedules=True,

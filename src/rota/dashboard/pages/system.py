@@ -8,10 +8,11 @@ from typing import Final
 from rota.access import AuditLog, Role, Tokens
 from rota.access.audit import AuditQuery
 from rota.app.overview import overview
+from rota.app.views import task_query
 from rota.dashboard import actions
 from rota.dashboard.pages.lists import PAGE_SIZE, filled
 from rota.dashboard.view import Page, View
-from rota.stores.base import RunQuery, TaskQuery
+from rota.stores.base import RunQuery
 
 __all__ = ["audit", "help_page", "instances", "tokens", "users"]
 
@@ -62,7 +63,7 @@ async def users(view: View) -> Page:
         return Page("users.html", "Users", {"user_id": None})
     store = await view.store()
     page, runs, erasures = await asyncio.gather(
-        filled(store, TaskQuery(user_id=user_id, limit=PAGE_SIZE)),
+        filled(store, task_query(user=user_id, limit=PAGE_SIZE)),
         store.runs(RunQuery(user_id=user_id, limit=20)),
         store.erasures(),
     )

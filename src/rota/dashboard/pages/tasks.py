@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from rota.app.views import is_filtered
 from rota.core.task import TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.pages.lists import bulk_of, filled, given_query, type_names
 from rota.dashboard.view import Page, View
-from rota.stores.base import TaskQuery
 
 __all__ = ["BULK", "show"]
 
@@ -38,7 +38,7 @@ async def show(view: View) -> Page:
             "tasks": page.items,
             "cursor": page.cursor,
             "query": query,
-            "is_filtered": query != TaskQuery(cursor=query.cursor, limit=query.limit),
+            "is_filtered": is_filtered(query),
             "names": names,
             "statuses": list(TaskStatus),
             "by_status": by_status,

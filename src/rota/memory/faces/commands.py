@@ -100,7 +100,7 @@ async def push(
 def _pushed(
     kind: str, text: str, role: str, title: str | None, given: dict[str, Any]
 ) -> ChatMessagePush | ScreenshotPush | DocumentPush:
-    from rota.app.tasks import choice
+    from rota.app.views import choice
     from rota.memory import ChatMessagePush, DocumentPush, Kind, ScreenshotPush
     from rota.memory.shapes import parse
 
@@ -153,7 +153,7 @@ async def ls(
     cursor: CursorOption = None,
 ) -> None:
     """List a user's contexts, newest first."""
-    from rota.app.tasks import choice
+    from rota.app.views import choice
     from rota.memory import Scope, State
     from rota.memory.contexts import cursor_of
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rota.access import Role
 from rota.api.paths import UserInPath, quote_key
-from rota.app.tasks import choice
+from rota.app.views import choice
 from rota.clock import Instant
 from rota.core.task import Task
 from rota.dashboard import actions

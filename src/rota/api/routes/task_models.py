@@ -1,0 +1,92 @@
+"""Tasks and runs as several routes take and give them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rota.api.models import AnswerModel, Json, Key, Moment, RequestModel, TypeName
+from rota.core.task import RunStatus, TaskStatus, Want
+
+__all__ = ["BulkAnswer", "Confirmed", "IdentityModel", "RunModel", "TaskModel"]
+
+
+class IdentityModel(RequestModel):
+    """Which task."""
+
+    type: TypeName
+    key: Key
+
+
+class TaskModel(AnswerModel):
+    """One task as it stands."""
+
+    task_type: str
+    key: str
+    status: TaskStatus
+    scheduled_at: Moment
+    created_at: Moment
+    updated_at: Moment
+    user_id: str | None
+    device_id: str | None
+    agent_id: str | None
+    owner: str | None
+    payload: Json
+    priority: int
+    serial: str | None
+    coalesced: int
+    last_activity_at: Moment | None
+    fire_at: Moment | None
+    next_fire: Moment | None
+    want: Want
+    attempt: int
+    errors: int
+    crashes: int
+    instance: str | None
+    lease_until: Moment | None
+    finished_at: Moment | None
+    reason: str | None
+    error: str | None
+    result: str | None
+    progress: Json
+
+
+class RunModel(AnswerModel):
+    """One run, or one range of fires that were not run one by one."""
+
+    run_id: str
+    task_type: str
+    key: str
+    user_key: str
+    status: RunStatus
+    trigger_mode: str
+    started_at: Moment
+    duration_ms: int
+    fire_at: Moment | None
+    last_fire_at: Moment | None
+    fires: int
+    attempt: int
+    token: int
+    instance: str | None
+    user_id: str | None
+    reason: str | None
+    result: str | None
+    error: str | None
+
+
+class Confirmed(RequestModel):
+    dry_run: bool = False
+    """Only count."""
+    expected: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    """How many tasks somebody agreed to. If it is another number now, nothing is changed."""
+
+
+class BulkAnswer(AnswerModel):
+    """How many tasks were meant, and what became of them."""
+
+    matched: int
+    matched_is_all: bool
+    """False: there are more than were counted."""
+    changed: int
+    refused: int
