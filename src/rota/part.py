@@ -12,7 +12,8 @@ A part belongs to one host. `host` is there from `attach` on; whatever is asked 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from rota.clock import Clock, Instant
 from rota.config import Config, Section
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from rota.dashboard.part import Pages
     from rota.database import Database
 
-__all__ = ["Attention", "HasHost", "Part", "PartHost"]
+__all__ = ["Attention", "Finding", "HasHost", "Part", "PartHost"]
 
 P = TypeVar("P", bound="Part")
 
@@ -127,12 +128,24 @@ class Attention(NamedTuple):
     path: str
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What one check of `rota doctor` found; `advice` says what to do about it."""
+
+    check: str
+    status: Literal["ok", "warning", "error"]
+    detail: str
+    advice: str = ""
+
+
 class Part:
     """One part. Each method has a default that brings nothing, so a part says only what it has."""
 
     name: ClassVar[str]
     section: ClassVar[Section[Any] | None] = None
     """Its own settings, under its own name in the configuration (`rota.config.Section`)."""
+    keeps_data: ClassVar[bool] = False
+    """Whether its tasks are about something in the database: one with another database then leaves them alone."""
     is_always_at_work: ClassVar[bool] = False
     """Whether every worker has its duties, also where nobody has installed it."""
 
@@ -166,6 +179,10 @@ class Part:
 
     def commands(self, root: Typer) -> None:
         """Add commands to the tree, with `rota.cli.invocation.command` and `group`."""
+
+    async def diagnose(self, config: Config) -> Sequence[Finding]:
+        """What `rota doctor` should know of it on this host. There may be no host of parts."""
+        return ()
 
     async def metrics(self) -> Iterable[Metric]:
         """What it counts, in Prometheus' families. Asked for at most once in a few seconds."""

@@ -10,8 +10,8 @@ import pytest
 from command_line import CallRota
 
 from rota.cli import doctor_redis
-from rota.cli.doctor import Finding
 from rota.cli.doctor_redis import examine
+from rota.part import Finding
 from rota.testing.redis_servers import RedisServer, redis_server
 
 SOUND: dict[str, object] = {

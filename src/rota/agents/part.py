@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from rota.agents.section import AGENTS_SECTION
+from rota.config import Config
 from rota.core.task_type import TriggerMode
-from rota.part import HasHost, Part, PartHost
-from rota.runtime.database_owner import AGENTS
+from rota.errors import RotaError, RunnerUnavailable
+from rota.part import Finding, HasHost, Part, PartHost
 from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentsPart", "agents_of", "install_agents"]
 
+AGENTS: Final = "agents"
 _DECORATOR: Final = "install_agents"
 
 
@@ -34,6 +37,7 @@ class AgentsPart(Part):
 
     name = AGENTS
     section = AGENTS_SECTION
+    keeps_data = True
 
     def __init__(self, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> None:
         self._settings = settings
@@ -100,6 +104,18 @@ class AgentsPart(Part):
         from rota.agents.faces.pages import PAGES
 
         return PAGES
+
+    async def diagnose(self, config: Config) -> Sequence[Finding]:
+        """Where they would run. That they do not is no error: not everybody has any."""
+        from rota.agents.settings import AgentSettings
+
+        try:
+            chosen = await asyncio.to_thread(lambda: AgentSettings.of(config).choose())
+        except RunnerUnavailable as error:
+            return [Finding("agents", "warning", "no agent runs on this host", str(error))]
+        except RotaError as error:
+            return [Finding("agents", "error", str(error), "Correct the configuration.")]
+        return [Finding("agents", "ok", chosen.words)]
 
     def commands(self, root: Typer) -> None:
         from rota.agents.faces.commands import add_commands

@@ -22,7 +22,7 @@ from rota.config.urls import masked
 from rota.core.outcome import Answer
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, InvalidInput
-from rota.runtime.database_owner import PARTS, DatabaseIdentity
+from rota.runtime.database_owner import DatabaseIdentity
 from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
 
 __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Meant", "Operator"]
@@ -225,10 +225,10 @@ class Operator(Actor):
         store, database_owner = await self._store(), self._app.host.database_owner
         before: dict[str, DatabaseIdentity] = {}
         async with self.recording("database.adopt", masked(self._app.config.database_url)) as note:
-            for part in PARTS:
-                owner = await database_owner.adopt(store, part)
+            for part in self._app.host.parts.values():
+                owner = await database_owner.adopt(store, part.name) if part.keeps_data else None
                 if owner is not None:
-                    before[part] = owner
+                    before[part.name] = owner
             note.before = {part: owner.location for part, owner in before.items()}
         return before
 

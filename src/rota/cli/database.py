@@ -15,11 +15,12 @@ _COLUMNS: Final = (Column("PART", "part"), Column("HERE", "here"), Column("DATAB
 
 async def show(cli: Cli) -> None:
     """Show where the data of each part lies: in the database that is configured here, or in another one."""
-    from rota.runtime.database_owner import PARTS, owner_of
+    from rota.cli.parts import data_parts
+    from rota.runtime.database_owner import owner_of
 
     async with cli.desk() as desk:
         identity = await (await desk.app.database()).identity()
-        owners = [(part, await owner_of(desk.store, part)) for part in PARTS]
+        owners = [(part, await owner_of(desk.store, part)) for part in data_parts()]
     rows = [
         {"part": part, "here": owner.identity == identity, "database": owner.location}
         for part, owner in owners

@@ -7,9 +7,9 @@ import os
 import platform
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import typer
 
@@ -17,16 +17,16 @@ from rota.app.views import alive, is_alive
 from rota.cli.exits import ExitCode
 from rota.cli.invocation import Cli, sqlite_file
 from rota.cli.output import Column, relative
+from rota.cli.parts import data_parts, known_parts
 from rota.clock import SECOND, Clock, Millis, SystemClock, format_duration
 from rota.config import Config
 from rota.config.urls import masked, scheme_of
-from rota.errors import RotaError, RunnerUnavailable, SchemaMismatch
+from rota.errors import RotaError, SchemaMismatch
+from rota.part import Finding
 from rota.stores import open_store
 from rota.stores.base import Store
 
-__all__ = ["Finding", "doctor"]
-
-Status = Literal["ok", "warning", "error"]
+__all__ = ["doctor"]
 
 WAL_FIXED: Final = (3, 51, 3)
 """Older SQLite can lose a commit when two connections reset and extend the WAL at the same moment."""
@@ -38,16 +38,6 @@ _SET_BY: Final = {"store": "--store URL or `store`", "database": "`database` (RO
 """Where somebody says which store and which database to use."""
 
 _COLUMNS: Final = (Column("CHECK", "check"), Column("STATUS", "status"), Column("DETAIL", "detail"))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check found; `advice` says what to do about it."""
-
-    check: str
-    status: Status
-    detail: str
-    advice: str = ""
 
 
 async def doctor(cli: Cli) -> None:
@@ -64,7 +54,8 @@ async def doctor(cli: Cli) -> None:
             findings.append(await _database(config.database_url, config.call_timeout_ms / SECOND))
             if all(finding.status != "error" for finding in findings):
                 findings += await _database_owner(config)
-        findings.append(await _agents(config))
+        for part in known_parts():
+            findings += await part.diagnose(config)
     _report(cli, findings)
 
 
@@ -97,19 +88,6 @@ def _config(cli: Cli, config: Config) -> Iterator[Finding]:
     yield Finding("config", "ok", f"{where}; {len(config.tasks)} task types")
     for warning in config.warnings:
         yield Finding("config", "warning", warning)
-
-
-async def _agents(config: Config) -> Finding:
-    """Where they would run. That they do not is no error: not everybody has any."""
-    from rota.agents import AgentSettings
-
-    try:
-        chosen = await asyncio.to_thread(lambda: AgentSettings.of(config).choose())
-    except RunnerUnavailable as error:
-        return Finding("agents", "warning", "no agent runs on this host", str(error))
-    except RotaError as error:
-        return Finding("agents", "error", str(error), "Correct the configuration.")
-    return Finding("agents", "ok", chosen.words)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------
@@ -169,12 +147,12 @@ async def _database(url: str, call_timeout: float) -> Finding:
 
 async def _database_owner(config: Config) -> list[Finding]:
     """Whether what the store's tasks are about lies in this database, or in one that others have."""
-    from rota.runtime.database_owner import PARTS, location_of, owner_of, refusal
+    from rota.runtime.database_owner import location_of, owner_of, refusal
 
     store = open_store(config.store_url, call_timeout=config.call_timeout_ms / SECOND)
     await store.open()
     try:
-        owners = {part: owner for part in PARTS if (owner := await owner_of(store, part)) is not None}
+        owners = {part: owner for part in data_parts() if (owner := await owner_of(store, part)) is not None}
     finally:
         await store.close()
     here, identity = location_of(config.database_url), await _identity(config)

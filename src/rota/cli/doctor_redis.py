@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
-from rota.cli.doctor import Finding
 from rota.errors import RotaError
+from rota.part import Finding
 
 if TYPE_CHECKING:
     from rota.stores.redis.address import Address

@@ -25,6 +25,7 @@ import typer
 
 from rota.app.settings import load_config
 from rota.cli.output import Output
+from rota.cli.parts import own_parts
 from rota.clock import SECOND
 from rota.config import Config
 from rota.config.urls import masked, scheme_of
@@ -89,7 +90,9 @@ class Cli:
         """The configuration with more flags on top."""
         # ROTA_DEBUG is for `main`, not a setting that somebody misspelt.
         environ = {name: value for name, value in os.environ.items() if name != "ROTA_DEBUG"}
-        return load_config(self.options.config, environ=environ, flags={"store": self.options.store, **flags})
+        sections = [part.section for part in own_parts() if part.section is not None]
+        flags = {"store": self.options.store, **flags}
+        return load_config(self.options.config, environ=environ, flags=flags, sections=sections)
 
     def warn(self, config: Config) -> None:
         """Show what the configuration warns of."""
@@ -117,7 +120,10 @@ class Cli:
         from rota.app.rota import Rota
 
         self._tell_of_a_new_file()
-        async with Rota(_bare(self.config)) as app:
+        app = Rota(_bare(self.config))
+        for part in own_parts():
+            app.host.attach(part)  # its types are told to the store by those who serve them
+        async with app:
             yield Desk(app, await app.store(), Operator(app, Principal.at_the_command_line()))
 
     def _tell_of_a_new_file(self) -> None:

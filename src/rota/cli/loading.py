@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rota.cli.invocation import Options
+from rota.cli.parts import APP_VARIABLE
 from rota.config import Config
 from rota.config.urls import masked
 from rota.core.task_type import did_you_mean
@@ -20,11 +21,17 @@ from rota.errors import InvalidInput, RotaError
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-__all__ = ["AppOption", "ConcurrencyOption", "load_app"]
+__all__ = ["AppOption", "ConcurrencyOption", "import_app", "load_app"]
 
 AppOption = Annotated[
     str | None,
-    typer.Option("--app", metavar="MODULE:ATTRIBUTE", help="The Rota app with the handlers, e.g. myproject.tasks:app."),
+    typer.Option(
+        "--app",
+        metavar="MODULE:ATTRIBUTE",
+        envvar=APP_VARIABLE,
+        show_envvar=False,
+        help="The Rota app with the handlers, e.g. myproject.tasks:app. Default: what ROTA_APP says.",
+    ),
 ]
 ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", metavar="N", help="How many tasks run at once in this process.")
@@ -35,28 +42,34 @@ _CONCURRENCY: Final = "ROTA_SCHEDULER__EXECUTOR__MAX_CONCURRENT"
 
 def load_app(options: Options, text: str, concurrency: int | None) -> Rota:
     """The app that `--app` names, made under the flags of this command line."""
-    from rota.app.rota import Rota
-
-    name, _, attribute = text.partition(":")
-    _check_name(text, name, attribute)
     _flags_to_environment(options, concurrency)
-    module = _import(name)
-    found: object = getattr(module, attribute or "app", None)
-    if not isinstance(found, Rota):
-        raise InvalidInput(_no_app(text, module, attribute or "app", found, Rota))
+    found = import_app(text, "--app")
     _check_flags(options, concurrency, found.config)
     return found
 
 
-def _check_name(text: str, name: str, attribute: str) -> None:
+def import_app(text: str, by: str) -> Rota:
+    """The app that a text names, MODULE:ATTRIBUTE; `by` is where the text was given."""
+    from rota.app.rota import Rota
+
+    name, _, attribute = text.partition(":")
     if not all(part.isidentifier() for part in name.split(".")) or not (attribute or "app").isidentifier():
-        raise InvalidInput(f"--app {text!r} names no app. Write MODULE:ATTRIBUTE, e.g. myproject.tasks:app.")
+        raise InvalidInput(f"{by} {text!r} names no app. Write MODULE:ATTRIBUTE, e.g. myproject.tasks:app.")
+    _look_here_too()
+    module = _import(name)
+    found: object = getattr(module, attribute or "app", None)
+    if not isinstance(found, Rota):
+        raise InvalidInput(f"{by} {text!r}: {_no_app(module, attribute or 'app', found, Rota)}")
+    return found
 
 
 def _flags_to_environment(options: Options, concurrency: int | None) -> None:
     """The app is made by the import, so that is when the flags must be known."""
     flags = {"ROTA_STORE": options.store, "ROTA_CONFIG": options.config, _CONCURRENCY: concurrency}
     os.environ.update({name: str(value) for name, value in flags.items() if value is not None})
+
+
+def _look_here_too() -> None:
     # As `python -m` does: a project that is not installed is found where it is worked on.
     here = str(Path.cwd())
     if here not in sys.path:
@@ -82,11 +95,11 @@ def _import(name: str) -> ModuleType:
         ) from error
 
 
-def _no_app(text: str, module: ModuleType, attribute: str, found: object, kind: type) -> str:
+def _no_app(module: ModuleType, attribute: str, found: object, kind: type) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, kind)]
     hint = f"{did_you_mean(attribute, apps)}" if apps else "Make one there: app = Rota()."
     what = "is not there" if found is None else f"is a {type(found).__name__}, not a Rota"
-    return f"--app {text!r}: {attribute!r} {what}. {hint}"
+    return f"{attribute!r} {what}. {hint}"
 
 
 def _check_flags(options: Options, concurrency: int | None, config: Config) -> None:

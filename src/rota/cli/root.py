@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rota.app.parts import built_in_parts
 from rota.cli import (
     database,
     dead_letters,
@@ -29,6 +28,7 @@ from rota.cli import (
 )
 from rota.cli.exits import EPILOGUE
 from rota.cli.invocation import Options, command, group
+from rota.cli.parts import known_parts
 
 __all__ = ["root"]
 
@@ -147,5 +147,5 @@ command(root, "openapi")(schema.openapi)
 command(root, "migrate")(migrate.migrate)
 command(root, "demo")(demo.demo)
 
-for part in built_in_parts():
+for part in known_parts():
     part.commands(root)

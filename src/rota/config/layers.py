@@ -35,6 +35,8 @@ class Given(NamedTuple):
 Layer = dict[KeyPath, Given]
 
 _PREFIX: Final = "ROTA_"
+_NO_SETTINGS: Final = frozenset({"ROTA_APP", "ROTA_CONFIG"})
+"""Where to find the app and the settings, which is not itself a setting."""
 _MAX_DEPTH: Final = 16
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
 
@@ -76,7 +78,7 @@ def environment_layer(environ: Mapping[str, str], known: Iterable[str], warnings
     names = {*known}
     for variable, value in sorted(environ.items()):
         path = tuple(variable.removeprefix(_PREFIX).lower().split("__"))
-        if not variable.startswith(_PREFIX) or variable == "ROTA_CONFIG" or value == "":
+        if not variable.startswith(_PREFIX) or variable in _NO_SETTINGS or value == "":
             continue
         if path[0] in names:
             layer[path] = Given(value, f"environment {variable}")

@@ -21,10 +21,10 @@ from rota.memory.merging import Merger, RuleMerger
 from rota.memory.section import MEMORY_SECTION, MemoryConfig
 from rota.memory.types import MEMORY_COMPRESSION, MEMORY_TYPES, settings_of
 from rota.part import PartHost
-from rota.runtime.database_owner import MEMORY
 
 __all__ = ["declare_types", "make_memory", "touched_types"]
 
+MEMORY: Final = "memory"
 _OVERDUE_INTERVALS: Final = 3
 """Upkeep that is late by so many intervals is asked for again."""
 

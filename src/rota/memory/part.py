@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from rota.memory.section import MEMORY_SECTION
 from rota.part import HasHost, Part
-from rota.runtime.database_owner import MEMORY
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -30,8 +29,9 @@ __all__ = ["MemoryPart", "install_memory", "memory_of"]
 class MemoryPart(Part):
     """Without an embedder or a merger those of the configuration count: the app's, or another that knows better."""
 
-    name = MEMORY
+    name = "memory"
     section = MEMORY_SECTION
+    keeps_data = True
 
     def __init__(
         self, *, embedder: Embedder | None = None, merger: Merger | None = None, config: Config | None = None

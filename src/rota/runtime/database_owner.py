@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from rota.database import Database
 
 __all__ = [
-    "AGENTS",
-    "MEMORY",
-    "PARTS",
     "DatabaseIdentity",
     "DatabaseOwnership",
     "identity_of",
@@ -39,10 +36,6 @@ __all__ = [
     "refusal",
 ]
 
-MEMORY: Final = "memory"
-AGENTS: Final = "agents"
-PARTS: Final = (MEMORY, AGENTS)
-"""The parts whose tasks are about something in the database."""
 LOOK_AGAIN_SECONDS: Final = 10.0
 """How long a capture relies on what was last seen: a person may have said that it is another one now."""
 PATIENCE: Final = 0.25

@@ -33,6 +33,7 @@ from rota.clock import SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError
 from rota.logs import get_logger
+from rota.part import Part
 from rota.runtime.stats import InstanceStats, RunStats
 from rota.stores.base import Counts
 
@@ -72,6 +73,7 @@ class Metrics:
         self._clock = clock or SystemClock()
         self._labels: dict[str, str] = {}
         self._standing = _Standing()
+        self._of_parts: list[Metric] = []
         self._read_at: float | None = None
         self._gate = asyncio.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -91,6 +93,7 @@ class Metrics:
                 return
             was_up = self._standing.is_up or self._read_at is None
             self._standing = await self._ask(was_up=was_up)
+            self._of_parts = [family for part in self._app.host.parts.values() for family in await _metrics_of(part)]
             self._read_at = self._clock.monotonic()
 
     async def _ask(self, *, was_up: bool) -> _Standing:
@@ -123,6 +126,7 @@ class Metrics:
         yield from self._runs(stats)
         yield from self._instance(stats)
         yield from self._store()
+        yield from self._of_parts
 
     def _runs(self, stats: InstanceStats) -> Iterator[Metric]:
         by_label: defaultdict[str, RunStats] = defaultdict(RunStats)
@@ -218,6 +222,16 @@ class _Collected(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return self._families()
+
+
+async def _metrics_of(part: Part) -> list[Metric]:
+    """What a part counts. One that cannot tell now, or never, costs the scrape nothing but itself."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return list(await part.metrics())
+    except Exception as error:
+        log.warning("no metrics of a part", part=part.name, error=str(error) or type(error).__name__)
+        return []
 
 
 def _outcomes(runs: RunStats) -> Iterator[tuple[str, str, int]]:
