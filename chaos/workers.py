@@ -26,7 +26,7 @@ class Workers:
             "CHAOS_STORE": store,
             "CHAOS_LOG": str(self.log),
             "CHAOS_LEASE": lease,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         }
         self._processes: list[subprocess.Popen[bytes]] = []
 

@@ -13,7 +13,7 @@ from rota.clock import Instant
 from rota.core.task import Identity
 from rota.errors import StoreUnavailable
 from rota.runtime import WorkerSettings
-from rota.runtime.verdict import Cause
+from rota.runtime.verdict import StopCause
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import PATIENCE, until
 
@@ -115,7 +115,7 @@ async def test_d08_thread_is_abandoned_honestly(stage: Stage) -> None:
             # What the timer of the timeout does; a short timeout would be one for the runs below, too.
             executor = worker._executor  # pyright: ignore[reportPrivateUsage]
             (running,) = executor.running
-            executor.stop_run(running, Cause.TIMEOUT)
+            executor.stop_run(running, StopCause.TIMEOUT)
             await until(lambda: worker.health().abandoned == 1)
             await stage.reached("stuck", "pending")
             await stage.schedule("other")

@@ -13,7 +13,7 @@ from rota.core.outcome import Answer
 from rota.core.task import Settlement, Task, Transition
 from rota.runtime import Discard, Retry, Run, Snooze
 from rota.runtime.executor import Executor
-from rota.runtime.verdict import Cause
+from rota.runtime.verdict import StopCause
 from rota.stores.base import MAX_TEXT, ClaimRequest
 from rota.testing import FaultyStore
 from rota.testing.waiting import until
@@ -239,7 +239,7 @@ async def test_at_shutdown_only_an_explicit_success_counts(still_stage: Stage, a
     executor = still_stage.executor(grace=60)
     executor.start(await claimed(still_stage), 0.0)
     await until(started.is_set)
-    executor.stop_all(Cause.SHUTDOWN)
+    executor.stop_all(StopCause.SHUTDOWN)
     await executor.drain()
     executor.close()
     task = await still_stage.task("u1")
@@ -255,7 +255,7 @@ async def test_a_run_that_is_stopped_before_its_first_step_never_starts(still_st
     await still_stage.add(handle)
     executor = still_stage.executor()
     executor.start(await claimed(still_stage), 0.0)
-    executor.stop_all(Cause.SHUTDOWN)
+    executor.stop_all(StopCause.SHUTDOWN)
     await executor.drain()
     assert called == []
     assert await still_stage.status("u1") == "pending"
@@ -271,7 +271,7 @@ async def test_a_lost_lease_writes_nothing(still_stage: Stage) -> None:
     executor = still_stage.executor()
     running = executor.start(await claimed(still_stage), 0.0)
     await until(lambda: running.entered)
-    executor.stop_run(running, Cause.LOST)
+    executor.stop_run(running, StopCause.LOST)
     await executor.drain()
     assert "settle" not in faulty.calls
     assert await still_stage.status("u1") == "running"

@@ -44,7 +44,7 @@ from rota.runtime.process import run_in_process
 from rota.runtime.running import Running
 from rota.runtime.signals import Signal
 from rota.runtime.threads import Threads
-from rota.runtime.verdict import Cause, Verdict, of_error, of_stop, of_value
+from rota.runtime.verdict import StopCause, Verdict, of_error, of_stop, of_value
 from rota.stores.base import Store
 
 __all__ = ["GRACE_SECONDS", "Executor", "Settled"]
@@ -111,7 +111,7 @@ class Executor:
         running = Running(task, self._handlers.get(task.task_type), timeout_ms, held_since)
         self.running.add(running)
         self.per_type[task.task_type] += 1
-        running.timer = loop.call_later(timeout_ms / 1_000, self.stop_run, running, Cause.TIMEOUT)
+        running.timer = loop.call_later(timeout_ms / 1_000, self.stop_run, running, StopCause.TIMEOUT)
         running.job = loop.create_task(self._run(running))
         if self._is_verbose:
             self._log.debug("claim", task_type=task.task_type, key=task.key, token=task.token, attempt=task.attempt)
@@ -126,12 +126,12 @@ class Executor:
             self._finish(running, Verdict(Transition.RELEASE, error=why))
         )
 
-    def stop_run(self, running: Running, cause: Cause) -> None:
+    def stop_run(self, running: Running, cause: StopCause) -> None:
         """Tell one run to stop; on the event loop's own thread."""
         if running.tell_to_stop(cause):
             self.interrupt(running)
 
-    def stop_all(self, cause: Cause) -> None:
+    def stop_all(self, cause: StopCause) -> None:
         """Tell every run to stop."""
         for running in list(self.running):
             self.stop_run(running, cause)
@@ -156,7 +156,7 @@ class Executor:
             if running.settling and running.job is not None:
                 running.job.cancel()
             elif not running.settling:
-                self.stop_run(running, Cause.SHUTDOWN)
+                self.stop_run(running, StopCause.SHUTDOWN)
                 self._abandon(running)
 
     async def drain(self) -> None:
@@ -190,9 +190,9 @@ class Executor:
         if running.handler is None:
             return _RELEASED
         running.started = self._clock.monotonic()
-        if running.started - running.held_since > self._safe_for and running.tell_to_stop(Cause.LATE):
+        if running.started - running.held_since > self._safe_for and running.tell_to_stop(StopCause.LATE):
             # The loop was blocked, or the whole process frozen, since the claim was sent.
-            return of_stop(Cause.LATE, running.timeout_ms)
+            return of_stop(StopCause.LATE, running.timeout_ms)
         running.entered = True
         for observer in self.observers:
             observer.run_started(running)
@@ -228,7 +228,7 @@ class Executor:
             job.uncancel()
         if running.cause is None and is_ours:
             # Nobody here did that: the loop itself is ending.
-            running.cause = Cause.SHUTDOWN
+            running.cause = StopCause.SHUTDOWN
         return None if is_ours else of_error(error)
 
     def _abandon(self, running: Running) -> None:
@@ -365,9 +365,9 @@ class Executor:
             write(message, **known)
 
 
-def _after_stop(verdict: Verdict | None, cause: Cause) -> Verdict | None:
+def _after_stop(verdict: Verdict | None, cause: StopCause) -> Verdict | None:
     """What a handler's answer is worth that came after it was told to stop; None if it is worth nothing."""
-    if verdict is None or cause in (Cause.TIMEOUT, Cause.LOST):
+    if verdict is None or cause in (StopCause.TIMEOUT, StopCause.LOST):
         return None
     return verdict if verdict.transition is Transition.COMPLETE and verdict.is_explicit else None
 

@@ -24,7 +24,7 @@ from rota.runtime.lease import safe_seconds
 from rota.runtime.loop_watchdog import LoopWatchdog
 from rota.runtime.running import Running
 from rota.runtime.thread_duty import ThreadDuty, call_on
-from rota.runtime.verdict import Cause
+from rota.runtime.verdict import StopCause
 from rota.stores.base import Store
 
 __all__ = ["Heartbeat", "HeartbeatReport"]
@@ -98,7 +98,7 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         at = self._clock.monotonic()
         held = self._held(at)
         unsafe = [running for running in held if at - running.fence_since > self._safe_for]
-        fenced = sum(self._tell(running, Cause.FENCED) for running in unsafe)
+        fenced = sum(self._tell(running, StopCause.FENCED) for running in unsafe)
         kept = [running for running in held if at - running.fence_since <= self._safe_for]
         if not kept:
             return HeartbeatReport(fenced=fenced)
@@ -110,9 +110,9 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         cancelled = lost = 0
         for running, renewal, reply in zip(kept, renewals, replies, strict=True):
             match self._take(running, renewal, reply, sent_at):
-                case Cause.CANCELLED:
+                case StopCause.CANCELLED:
                     cancelled += 1
-                case Cause.LOST:
+                case StopCause.LOST:
                     lost += 1
                 case _:
                     pass
@@ -123,17 +123,17 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         oldest = min(running.fence_since for running in kept)
         return max(_SHORTEST_CALL, min(self._call_timeout, oldest + self._safe_for - at))
 
-    def _take(self, running: Running, renewal: Renewal, reply: Reply, sent_at: float) -> Cause | None:
+    def _take(self, running: Running, renewal: Renewal, reply: Reply, sent_at: float) -> StopCause | None:
         """Act on one answer; the cause if the run was told to stop for it."""
         if reply.answer in (Answer.OK, Answer.CANCEL):
             running.renewed(renewal, sent_at)
         if reply.answer is Answer.OK:
             return None
         # A run that was settled while the renewal was under way is stale for a good reason: `_tell` refuses it.
-        cause = Cause.CANCELLED if reply.answer is Answer.CANCEL else Cause.LOST
+        cause = StopCause.CANCELLED if reply.answer is Answer.CANCEL else StopCause.LOST
         return cause if self._tell(running, cause) else None
 
-    def _tell(self, running: Running, cause: Cause) -> bool:
+    def _tell(self, running: Running, cause: StopCause) -> bool:
         if not running.tell_to_stop(cause):
             return False
         log.warning(

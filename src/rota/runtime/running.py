@@ -9,7 +9,7 @@ from rota.clock import Millis
 from rota.core.task import Renewal, Task
 from rota.runtime.handler import Handler
 from rota.runtime.run import Run
-from rota.runtime.verdict import Cause
+from rota.runtime.verdict import StopCause
 
 __all__ = ["Running"]
 
@@ -52,7 +52,7 @@ class Running:
         self.held_since = held_since
         """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
         self.started = held_since
-        self.cause: Cause | None = None
+        self.cause: StopCause | None = None
         self.entered = False
         """Whether the handler was called. A task that is cancelled before its first step never runs at all."""
         self.interrupted = False
@@ -93,7 +93,7 @@ class Running:
         if self.run is not None:
             self.run.latest_progress = progress
 
-    def tell_to_stop(self, cause: Cause) -> bool:
+    def tell_to_stop(self, cause: StopCause) -> bool:
         """Note why it has to stop, from any thread; False if it was told before or is over. The first cause counts."""
         if self.settling or self.cause is not None:
             return False
@@ -108,7 +108,7 @@ class Running:
         An outcome that the store does not take holds its lease until it lands: the work is done, and whoever took the
         task over would only do it again. A renewal that comes after it is stale, which harms nobody.
         """
-        if self.cause in (Cause.LOST, Cause.FENCED, Cause.LATE):
+        if self.cause in (StopCause.LOST, StopCause.FENCED, StopCause.LATE):
             return False
         if self.settling:
             return now - self.settling_since > A_MOMENT

@@ -16,13 +16,13 @@ from rota.core.history import BOUNDS_MS, Resolution, Slice, bounded_reason
 from rota.core.outcome import TouchOutcome
 from rota.core.task import Task, Transition
 from rota.runtime.running import Running
-from rota.runtime.verdict import Cause, Verdict
+from rota.runtime.verdict import StopCause, Verdict
 
 __all__ = ["InstanceStats", "RunStats"]
 
 _NO_END: Final = {Transition.RELEASE: "released", Transition.SNOOZE: "snoozed"}
 """How a run can stop without having ended: the same work goes on later."""
-_TAKEN: Final = frozenset({Cause.LOST, Cause.FENCED})
+_TAKEN: Final = frozenset({StopCause.LOST, StopCause.FENCED})
 # Looking a member up in its enum, and hashing one, cost more than all the additions together.
 _COMPLETE: Final = Transition.COMPLETE
 

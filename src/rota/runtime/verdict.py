@@ -14,13 +14,13 @@ from rota.core.task import Transition
 from rota.runtime.signals import Discard, Retry, Signal, Snooze
 from rota.stores.base import MAX_TEXT
 
-__all__ = ["REASONS", "SUCCESS", "Cause", "Verdict", "of_error", "of_stop", "of_value", "shortened"]
+__all__ = ["REASONS", "SUCCESS", "StopCause", "Verdict", "of_error", "of_stop", "of_value", "shortened"]
 
 REASONS: Final = frozenset({"error", "timeout", "cancelled", "lost", "poison", "rate_limited", "discarded"})
 """The reason classes: what dashboards and alerts group by."""
 
 
-class Cause(StrEnum):
+class StopCause(StrEnum):
     """Why a run was told to stop before it had ended by itself."""
 
     TIMEOUT = "timeout"
@@ -80,27 +80,27 @@ def of_error(error: BaseException) -> Verdict:
         return Verdict(Transition.RETRY, "error", shortened(f"{type(error).__name__} (it cannot be read)"))
 
 
-def of_stop(cause: Cause, timeout_ms: Millis) -> Verdict | None:
+def of_stop(cause: StopCause, timeout_ms: Millis) -> Verdict | None:
     """What becomes of a run that was told to stop; None if there is nothing left to settle."""
     match cause:
-        case Cause.TIMEOUT:
+        case StopCause.TIMEOUT:
             limit = format_duration(timeout_ms)
             return Verdict(
                 Transition.RETRY, "timeout", f"It ran longer than its timeout of {limit}. Raise it, or do less."
             )
-        case Cause.CANCELLED:
+        case StopCause.CANCELLED:
             return Verdict(Transition.DISCARD, "cancelled")
-        case Cause.SHUTDOWN:
+        case StopCause.SHUTDOWN:
             return Verdict(Transition.RELEASE)
-        case Cause.FENCED:
+        case StopCause.FENCED:
             return Verdict(
                 Transition.RELEASE, "lost", "The lease could not be renewed: the store did not answer in time."
             )
-        case Cause.LATE:
+        case StopCause.LATE:
             return Verdict(
                 Transition.RELEASE, "lost", "It was not begun: when it was its turn, its lease had nearly run out."
             )
-        case Cause.LOST:
+        case StopCause.LOST:
             return None
 
 

@@ -34,7 +34,7 @@ from rota.runtime.recorder import Recorder
 from rota.runtime.stats import InstanceStats
 from rota.runtime.sweeper import Sweeper
 from rota.runtime.thread_duty import ThreadDuty
-from rota.runtime.verdict import Cause
+from rota.runtime.verdict import StopCause
 from rota.stores.base import Beat, Store, Tick
 
 __all__ = ["Worker", "WorkerSettings"]
@@ -288,7 +288,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         end_by = loop.time() + timeout + self._executor.grace
         self._end_by = end_by if self._end_by is None else min(end_by, self._end_by)
-        self._deadlines.append(loop.call_later(timeout, self._executor.stop_all, Cause.SHUTDOWN))
+        self._deadlines.append(loop.call_later(timeout, self._executor.stop_all, StopCause.SHUTDOWN))
         self._deadlines.append(loop.call_at(end_by, self._give_up))
 
     def _give_up(self) -> None:
