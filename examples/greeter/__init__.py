@@ -44,7 +44,8 @@ class CountWaiting(Duty[int]):
         self._greeter, self._store = greeter, context.store
 
     async def run_once(self, now: int | None = None) -> int:
-        self._greeter.waiting = (await self._store.counts())["greet"].pending
+        counts = (await self._store.counts()).get("greet")
+        self._greeter.waiting = counts.pending if counts else 0
         return self._greeter.waiting
 
     def pause_after(self, report: int) -> float:
