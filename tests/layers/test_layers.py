@@ -12,46 +12,10 @@ from pathlib import Path
 import pytest
 
 import rota
+from docs.layers import FACES, LAYERS, PARTS, layer_of
 
 ROOT = Path(rota.__file__).parent
 
-PARTS = ("events", "alerts", "batches", "agents", "memory")
-FACES = ("api", "cli", "dashboard", "integrations", "telemetry")
-
-# Each layer may use those above it in this list, and its own. What a part adds to the faces lies in its `faces`, which
-# is built on them: they know the protocol of a part, and no part.
-LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
-    frozenset(
-        {
-            "call_timeout",
-            "clock",
-            "codec",
-            "forking",
-            "group_commit",
-            "keys",
-            "lazy",
-            "logs",
-            "printable",
-            "private_files",
-        }
-    ),
-    frozenset({"triggers"}),
-    frozenset({"core"}),
-    frozenset({"config"}),
-    frozenset({"database"}),
-    frozenset({"stores"}),
-    frozenset({"access", "webhooks"}),
-    frozenset({"runtime"}),
-    frozenset({"part"}),
-    frozenset({"events"}),
-    frozenset(PARTS[1:]),
-    frozenset({"app"}),
-    frozenset({"seeds", *FACES}),
-    frozenset({f"{part}.faces" for part in PARTS}),
-    frozenset({"extend"}),
-    frozenset({"testing"}),
-)
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 PURE = ("core", "triggers")
 BELOW_RUNTIME = tuple(name for names in LAYERS[: RANK["runtime"]] for name in sorted(names))
@@ -169,12 +133,6 @@ def of(*packages: str) -> list[Source]:
 
 def where(source: Source, node: ast.AST) -> str:
     return f"{source.path.relative_to(ROOT.parent)}:{getattr(node, 'lineno', 0)}"
-
-
-def layer_of(module: str) -> str:
-    """The layer that a module belongs to: its package, or the faces of its part."""
-    _, package, *below = module.split(".")
-    return f"{package}.faces" if package in PARTS and below[:1] == ["faces"] else package
 
 
 def test_every_module_has_its_layer() -> None:

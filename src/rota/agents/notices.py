@@ -16,6 +16,7 @@ import msgspec
 
 from rota.agents.group_folders import make_groups_folder
 from rota.agents.groups import ChannelSettings, Group, Groups
+from rota.agents.names import NOTICE
 from rota.clock import Instant, isoformat
 from rota.codec import warmed
 from rota.core.outcome import ScheduleOutcome
@@ -30,9 +31,6 @@ from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
 __all__ = ["NOTICE", "Channels", "Courier", "Notice", "NoticeKind"]
-
-NOTICE: Final = "agent_notice"
-"""The task type of notices that are on their way to a webhook."""
 
 NoticeKind = Literal["result", "error", "held", "approval_wanted", "decided", "stopped"]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from rota.agents.names import AGENT, AGENTS, NOTICE
 from rota.agents.section import AGENTS_SECTION
 from rota.config import Config
 from rota.core.task_type import TriggerMode
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentsPart", "agents_of", "install_agents"]
 
-AGENTS: Final = "agents"
 _DECORATOR: Final = "install_agents"
 
 
@@ -60,16 +60,11 @@ class AgentsPart(Part):
         )
 
     def attach(self, host: PartHost) -> None:
-        from rota.agents.schedules.agent_task import AGENT
-
         super().attach(host)
         # For every app that people change schedules through, also if it runs no agents: another process does.
         host.check_schedule_first(AGENT, lambda schedule_id: self.agents.check_not_kept(schedule_id))
 
     def install(self) -> None:
-        from rota.agents.notices import NOTICE
-        from rota.agents.schedules.agent_task import AGENT
-
         agents, host = self.agents, self.host
         host.database_owner.register(AGENTS, [AGENT, NOTICE])
         once = TriggerMode.ONCE

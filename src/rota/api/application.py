@@ -53,7 +53,7 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
     for router in api.state.routers:
         _check_roles(router.routes)
         api.include_router(router)
-    describe(api, service.base_path)
+    describe(api, service.base_path, api.state.routers)
     for part in parts:
         for path, endpoint, methods in part.endpoints(service):
             api.router.routes.append(Route(path, endpoint, methods=list(methods)))

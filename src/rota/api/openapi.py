@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from rota.api.models import AnswerModel
 from rota.api.problems import MEDIA_TYPE
-from rota.api.routes import ROUTERS
 from rota.api.routing import role_of
 
 __all__ = ["describe"]
@@ -54,18 +53,18 @@ class ProblemModel(AnswerModel):
     matched: int | None = None
 
 
-def describe(api: FastAPI, base_path: str) -> None:
-    """Make `api.openapi()` give the description. It is made when it is first asked for."""
+def describe(api: FastAPI, base_path: str, routers: Sequence[APIRouter]) -> None:
+    """Make `api.openapi()` give the description of these routers. It is made when it is first asked for."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
+    @cache
     def openapi() -> dict[str, Any]:
-        return _describe(base_path)
+        return _describe(base_path, routes)
 
     api.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] -- the documented way to extend it
 
 
-@cache
-def _describe(base_path: str) -> dict[str, Any]:
-    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+def _describe(base_path: str, routes: Sequence[APIRoute]) -> dict[str, Any]:
     schema = get_openapi(
         title="Rota",
         version=version("rota"),

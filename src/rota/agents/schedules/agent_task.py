@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from rota.agents.names import AGENT
 from rota.agents.schedules.origins import Origin
 from rota.clock import Instant, to_datetime
 from rota.codec import warmed
@@ -25,9 +26,6 @@ __all__ = [
     "status_of",
     "value_of",
 ]
-
-AGENT: Final = "agent"
-"""The task type of every scheduled agent."""
 
 ContextMode = Literal["isolated", "group"]
 
