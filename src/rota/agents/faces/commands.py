@@ -78,10 +78,10 @@ async def operator_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenera
     from rota.agents import AGENT, agents_of
     from rota.agents.operator import AgentOperator
 
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         if makes_schedules:
-            await bring_built_in(cli, desk.store, AGENT)
-        yield AgentOperator(agents_of(desk.app), desk.operator.principal, desk.app.database)
+            await bring_built_in(cli, session.store, AGENT)
+        yield AgentOperator(agents_of(session.app), session.operator.principal, session.app.database)
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
