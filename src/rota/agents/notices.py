@@ -29,7 +29,7 @@ from rota.runtime.signals import Discard
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["NOTICE", "Channels", "Courier", "Notice", "NoticeKind"]
+__all__ = ["NOTICE", "Channels", "Notice", "NoticeKind", "NoticeSender"]
 
 NOTICE: Final = "agent_notice"
 """The task type of notices that are on their way to a webhook."""
@@ -106,7 +106,7 @@ class Channels:
             file.write(msgspec.json.encode(notice.to_dict()) + b"\n")
 
 
-class Courier:
+class NoticeSender:
     """The handler of the task type `agent_notice`. `webhooks` refuses private addresses unless it was made not to."""
 
     def __init__(

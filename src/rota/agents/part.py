@@ -70,7 +70,9 @@ class AgentsPart(Part):
         host.database_owner.register(AGENTS, [AGENT, NOTICE])
         once = TriggerMode.ONCE
         host.declare(AGENT, agents.handler.run_agent, once, agents.settings.type_settings(), decorator=_DECORATOR)
-        host.declare(NOTICE, agents.courier.deliver, once, agents.settings.notice_settings(), decorator=_DECORATOR)
+        host.declare(
+            NOTICE, agents.notice_sender.deliver, once, agents.settings.notice_settings(), decorator=_DECORATOR
+        )
         self._serve_runs()
 
     def _serve_runs(self) -> None:

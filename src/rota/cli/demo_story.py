@@ -177,7 +177,7 @@ class Story:
         (reply,) = await self._store.settle([late])
         return reply.answer
 
-    # --- looking ---
+    # --- queries ---
 
     async def _until(self, look: Callable[[], Awaitable[_Found | None]], what: str) -> _Found:
         """Look until there is something to see; a story that gets stuck is a story that did not happen."""

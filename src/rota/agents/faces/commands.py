@@ -65,7 +65,7 @@ _RUNS: Final = (
 )
 
 
-class Context(StrEnum):
+class ContextMode(StrEnum):
     """Which session a run has."""
 
     ISOLATED = "isolated"
@@ -84,7 +84,7 @@ async def operator_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenera
         yield AgentOperator(agents_of(session.app), session.operator.principal, session.app.database)
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- queries ---------------------------------------------------------------------------------------------------------
 
 
 async def ls(
@@ -200,8 +200,8 @@ async def add(
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
     tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the group's zone.")] = None,
-    context: Annotated[Context, typer.Option("--context", help="A session of its own, or the group's.")] = (
-        Context.ISOLATED
+    context: Annotated[ContextMode, typer.Option("--context", help="A session of its own, or the group's.")] = (
+        ContextMode.ISOLATED
     ),
     script: Annotated[
         Path | None, typer.Option("--script", metavar="FILE", help="A gate script that decides whether to run.")
@@ -232,7 +232,9 @@ async def update(
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
     tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of its times.")] = None,
-    context: Annotated[Context | None, typer.Option("--context", help="A session of its own, or the group's.")] = None,
+    context: Annotated[
+        ContextMode | None, typer.Option("--context", help="A session of its own, or the group's.")
+    ] = None,
     script: Annotated[
         str | None, typer.Option("--script", metavar="FILE", help="A new gate script; '' takes it away.")
     ] = None,

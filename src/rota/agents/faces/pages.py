@@ -17,7 +17,7 @@ from rota.api.paths import quote_key
 from rota.clock import Instant, format_duration, from_datetime
 from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.part import KeptSchedule, Pages
 from rota.dashboard.view import Page, View, safe_back
@@ -228,7 +228,7 @@ class _AgentSchedules:
 
 
 PAGES: Final = Pages(
-    menu=(Entry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),),
+    menu=(MenuEntry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),),
     shown=(("/agents", show, Role.VIEWER),),
     acts=(("/act/agent", carry_out, Role.OPERATOR), ("/act/agent/switch", throw, Role.OPERATOR)),
     templates="rota.agents.faces",

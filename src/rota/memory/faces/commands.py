@@ -105,7 +105,7 @@ def _pushed(
 ) -> ChatMessagePush | ScreenshotPush | DocumentPush:
     from rota.app.views import choice
     from rota.memory import ChatMessagePush, DocumentPush, Kind, ScreenshotPush
-    from rota.memory.shapes import parse
+    from rota.memory.pushes import parse
 
     match choice(Kind, kind, "kind"):
         case Kind.CHAT:
