@@ -48,4 +48,6 @@ async def _list(cli: Cli, store: Store) -> None:
                 "types": list(beat.types) if cli.output.as_json else ", ".join(beat.types),
             }
         )
-    cli.output.page(items, _COLUMNS, empty="Nobody is at work. Start `rota up`, or `rota worker --app module:app`.")
+    cli.output.page(
+        items, _COLUMNS, empty="No instances are running. Start `rota up`, or `rota worker --app module:app`."
+    )

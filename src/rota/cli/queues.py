@@ -20,8 +20,8 @@ _COLUMNS: Final = (
     Column("RUNNING", "running"),
     Column("PAUSED", "paused"),
     Column("FAILED", "failed"),
-    Column("FIRST DUE", "due_at"),
-    Column("AT MOST", "max_pending"),
+    Column("NEXT DUE", "due_at"),
+    Column("MAX PENDING", "max_pending"),
     Column("PER SECOND", "rate"),
 )
 
@@ -53,4 +53,6 @@ async def _list(cli: Cli, store: Store) -> None:
                 "concurrency": settings.concurrency,
             }
         )
-    cli.output.page(items, _COLUMNS, empty="No task types. A worker brings them, or scheduler.tasks in the config.")
+    cli.output.page(
+        items, _COLUMNS, empty="No task types. They come from a worker, or from scheduler.tasks in the config."
+    )

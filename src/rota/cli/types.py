@@ -28,7 +28,7 @@ _COLUMNS: Final = (
     Column("RUNNING", "running"),
     Column("PAUSED", "paused"),
     Column("FAILED", "failed"),
-    Column("KNOWN FROM", "source"),
+    Column("SOURCE", "source"),
 )
 
 
@@ -45,7 +45,9 @@ async def _list(cli: Cli, store: Store) -> None:
     shapes = [_shape(both[name], counts, stored=name in records) for name in sorted(both)]
     if not cli.output.as_json:
         shapes = [{**shape, **_mapping(shape["counts"])} for shape in shapes]
-    cli.output.page(shapes, _COLUMNS, empty="No task types. A worker brings them, or scheduler.tasks in the config.")
+    cli.output.page(
+        shapes, _COLUMNS, empty="No task types. They come from a worker, or from scheduler.tasks in the config."
+    )
 
 
 async def show(cli: Cli, name: NameArgument) -> None:

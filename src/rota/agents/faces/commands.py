@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     Column("WHEN", "words"),
     Column("NEXT", "next_run"),
     Column("LAST RESULT", "last_result"),
-    Column("MADE BY", "made_by"),
+    Column("CREATED BY", "made_by"),
 )
 _GROUPS: Final = (
     Column("FOLDER", "folder"),
@@ -51,7 +51,7 @@ _RUNNING: Final = (
     Column("ID", "id"),
     Column("GROUP", "folder"),
     Column("STARTED", "started_at"),
-    Column("LAST SIGN", "seen_at"),
+    Column("LAST SEEN", "seen_at"),
     Column("OUTPUT", "output"),
 )
 _RUNS: Final = (

@@ -16,7 +16,7 @@ __all__ = ["add_commands"]
 
 _FIRING: Final = (
     Column("RULE", "rule"),
-    Column("FOR", "subject"),
+    Column("SUBJECT", "subject"),
     Column("SINCE", "since_at"),
     Column("VALUE", "value"),
     Column("SUMMARY", "summary"),
@@ -24,7 +24,7 @@ _FIRING: Final = (
 _HISTORY: Final = (
     Column("AT", "at"),
     Column("RULE", "rule"),
-    Column("FOR", "subject"),
+    Column("SUBJECT", "subject"),
     Column("STATE", "state"),
     Column("VALUE", "value"),
     Column("SUMMARY", "summary"),

@@ -90,7 +90,7 @@ def spark_of(view: View, runs: Sequence[RunRecord]) -> Markup:
         for run in reversed(runs)
     ]
     good = sum(run.status == "success" for run in runs)
-    label = f"the last {words.count(len(runs), 'run')}, {good} of them good" if runs else "no runs yet"
+    label = f"the last {words.count(len(runs), 'run')}, {good} succeeded" if runs else "no runs yet"
     return spark(bars, SPARK, label)
 
 

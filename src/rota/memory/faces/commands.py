@@ -34,7 +34,7 @@ _COLUMNS: Final = (
     Column("CAPTURED", "captured_at"),
     Column("KIND", "kind"),
     Column("STATE", "state"),
-    Column("STANDS FOR", "merge_count"),
+    Column("SOURCES", "merge_count"),
     Column("MERGED INTO", "merged_into"),
     Column("TEXT", "short"),
 )
