@@ -31,7 +31,7 @@ from rota.memory import (
     create_compression_handler,
     memory_of,
 )
-from rota.memory.shapes import MessageAnswer, PushAnswer
+from rota.memory.pushes import MessageAnswer, PushAnswer
 from rota.seeds import TaskScheduler, get_scheduler, init_scheduler
 
 __all__ = ["app", "create_app"]

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from typer import Typer
 
 from rota import Rota
-from rota.extend import Cli, Duty, DutyContext, Entry, Page, Pages, Part, Role, TriggerMode, View, command
+from rota.extend import Cli, Duty, DutyContext, MenuEntry, Page, Pages, Part, Role, TriggerMode, View, command
 
 
 class Greeter(Part):
@@ -29,7 +29,7 @@ class Greeter(Part):
         return [GaugeMetricFamily("greetings_waiting", "Greetings that wait to be said.", self.waiting)]
 
     def pages(self) -> Pages:
-        menu = (Entry("greetings", "/greetings", "Greetings", "y", Role.VIEWER, "Work"),)
+        menu = (MenuEntry("greetings", "/greetings", "Greetings", "y", Role.VIEWER, "Work"),)
         return Pages(menu, shown=(("/greetings", show, Role.VIEWER),), templates="examples.greeter")
 
     def commands(self, root: Typer) -> None:
@@ -62,8 +62,8 @@ async def show(view: View) -> Page:
 
 async def greet(cli: Cli, name: str) -> None:
     """Greet somebody, soon."""
-    async with cli.desk() as desk:
-        receipt = await desk.operator.schedule("greet", name)
+    async with cli.session() as session:
+        receipt = await session.operator.schedule("greet", name)
     cli.output.one(receipt.to_dict(), f"{name} will be greeted.")
 
 

@@ -7,7 +7,7 @@ from rota.api.routing import routes_for
 from rota.cli.invocation import Cli, command, group
 from rota.config import Rule, Section, Setting
 from rota.core.task_type import TriggerMode
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
 from rota.part import Attention, Part, PartHost
@@ -18,7 +18,7 @@ __all__ = [
     "Cli",
     "Duty",
     "DutyContext",
-    "Entry",
+    "MenuEntry",
     "Page",
     "Pages",
     "Part",

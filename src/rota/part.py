@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rota.dashboard.part import Pages
     from rota.database import Database
 
-__all__ = ["Attention", "Finding", "HasHost", "Part", "PartHost"]
+__all__ = ["Attention", "CheckResult", "HasHost", "Part", "PartHost"]
 
 P = TypeVar("P", bound="Part")
 
@@ -129,7 +129,7 @@ class Attention(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What one check of `rota doctor` found; `advice` says what to do about it."""
 
     check: str
@@ -180,7 +180,7 @@ class Part:
     def commands(self, root: Typer) -> None:
         """Add commands to the tree, with `rota.cli.invocation.command` and `group`."""
 
-    async def diagnose(self, config: Config) -> Sequence[Finding]:
+    async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         """What `rota doctor` should know of it on this host. There may be no host of parts."""
         return ()
 

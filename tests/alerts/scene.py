@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rota import Config, load_config
 from rota.alerts import AlertDuty, Alerts
-from rota.alerts.ledger import Notice
+from rota.alerts.alert_store import AlertNotice
 from rota.alerts.sinks import Sink
 from rota.clock import Instant
 from rota.core.task import NewTask, Settlement
@@ -24,10 +24,10 @@ __all__ = ["Recorded", "Scene"]
 class Recorded:
     """A sink that remembers, and fails for as long as it is told to."""
 
-    seen: list[Notice] = field(default_factory=list[Notice])
+    seen: list[AlertNotice] = field(default_factory=list[AlertNotice])
     failures: list[Exception] = field(default_factory=list[Exception])
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         if self.failures:
             raise self.failures.pop(0)
         self.seen.append(notice)

@@ -9,8 +9,8 @@ from scene import Recorded, Scene
 
 from rota import load_config
 from rota.alerts import AlertDuty, Alerts, try_sink
+from rota.alerts.alert_store import AlertNotice
 from rota.alerts.delivery import MAX_TRIES, Delivered, Tried, back_off_ms
-from rota.alerts.ledger import Notice
 from rota.alerts.reading import READ
 from rota.clock import SECOND, Instant
 from rota.core.alert import AlertKind
@@ -194,8 +194,8 @@ async def test_a_courier_that_died_leaves_it_to_another(scene: Scene) -> None:
     await scene.fail("u1")
     one, other = scene.duty(AT_ONCE, "one"), scene.duty(AT_ONCE, "other")
     await one.watch.run_once()
-    held = await one.ledger.left()
-    assert await one.ledger.hold(held[1][0], 30_000) is not None
+    held = await one.alert_store.undelivered()
+    assert await one.alert_store.acquire(held[1][0], 30_000) is not None
     await other.courier.run_once()
     assert scene.sink.told == []
     scene.clock.advance("31s")
@@ -211,7 +211,7 @@ class Slow(Recorded):
         self._scene, self._seconds = scene, seconds
         self.other: AlertDuty | None = None
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         other, self.other = self.other, None
         self._scene.clock.advance(self._seconds)
         assert self._scene.clock.now() - now <= self._seconds * SECOND, "it was told a time that is long gone"
@@ -241,7 +241,7 @@ class Held(Recorded):
         super().__init__()
         self.heard, self.let_go = asyncio.Event(), asyncio.Event()
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         await super().send(notice, now)
         self.heard.set()
         await self.let_go.wait()
@@ -324,15 +324,15 @@ async def test_what_somebody_else_is_telling_is_not_overtaken(scene: Scene) -> N
     await one.watch.run_once()
     await scene.store.purge([Identity("work", "u1")])
     await one.watch.run_once()
-    ledger = other.ledger
-    left = ledger.left
+    alert_store = other.alert_store
+    left = alert_store.undelivered
 
-    async def overtaken(limit: int = 50) -> tuple[Instant, list[Notice]]:
+    async def overtaken(limit: int = 50) -> tuple[Instant, list[AlertNotice]]:
         found = await left(limit)
-        assert await one.ledger.hold(found[1][0], 30_000) is not None
+        assert await one.alert_store.acquire(found[1][0], 30_000) is not None
         return found
 
-    ledger.left = overtaken  # the other's hold comes between its look and its own
+    alert_store.undelivered = overtaken  # the other's hold comes between its look and its own
     report = await other.courier.run_once()
     assert scene.sink.told == []
     assert report.next_ms is not None
@@ -365,7 +365,7 @@ async def test_when_something_began_that_fires_still_is_not_forgotten(scene: Sce
     duty = scene.duty(AT_ONCE)
     await look(scene, duty)
     scene.clock.advance("91d")
-    assert await duty.ledger.prune() == 0
+    assert await duty.alert_store.prune() == 0
     assert len(await scene.alerts.firing()) == await scene.alerts.count() == 1
 
 
@@ -405,7 +405,7 @@ async def test_the_history_comes_in_pages_and_old_events_go(scene: Scene) -> Non
     with pytest.raises(InvalidInput, match="cursor"):
         await scene.alerts.history(3, "x; drop table")
     scene.clock.advance("91d")
-    assert await duty.ledger.prune() == 8
+    assert await duty.alert_store.prune() == 8
 
 
 async def test_a_store_that_is_away_changes_nothing(scene: Scene) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scene import Recorded
 
 from rota.alerts import Alerts
-from rota.alerts.duty import Courier
-from rota.alerts.ledger import AlertLedger
+from rota.alerts.alert_store import AlertStore
+from rota.alerts.duty import AlertCourier
 from rota.alerts.reading import Reading
 from rota.clock import MINUTE, SECOND
 from rota.core.alert import AlertChange, AlertKind, AlertRule, Known, step
@@ -31,21 +31,23 @@ _numbers = count()
 
 
 class Instance:
-    """One of those that race: a connection, a ledger and a courier of its own."""
+    """One of those that race: a connection, an alert store and a courier of its own."""
 
     def __init__(self, url: str, clock: FakeClock, name: str, sink: Recorded) -> None:
         self.database = Database(url, clock=clock)
-        self.ledger = AlertLedger(self.database, name)
-        self.courier = Courier(self.opened, {"there": sink}, check_ms=SECOND, pulse=Pulse(clock), chance=lambda: 0.5)
+        self.alert_store = AlertStore(self.database, name)
+        self.courier = AlertCourier(
+            self.opened, {"there": sink}, check_ms=SECOND, pulse=Pulse(clock), chance=lambda: 0.5
+        )
 
-    async def opened(self) -> AlertLedger:
-        return self.ledger
+    async def opened(self) -> AlertStore:
+        return self.alert_store
 
     async def look(self, subject: str, holds: bool) -> int:
         reading = Reading("r", subject, holds, "1", "words")
-        if not await self.ledger.turn.take(TURN):
+        if not await self.alert_store.turn.take(TURN):
             return 0
-        changes = await self.ledger.apply([reading], {"r": RULE}, gap_ms=5 * MINUTE)
+        changes = await self.alert_store.apply([reading], {"r": RULE}, gap_ms=5 * MINUTE)
         await self.courier.run_once()
         # What an earlier example has left is resolved on the way.
         return sum(change.subject == subject for change in changes)
@@ -76,7 +78,7 @@ async def race(url: str, looks: list[tuple[int, bool]], subject: str) -> None:
         assert [notice.change for notice in sink.seen if notice.subject == subject] == expected
         # Nobody's turn is left over for the next example.
         for instance in instances:
-            await instance.ledger.turn.give_back()
+            await instance.alert_store.turn.give_back()
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])

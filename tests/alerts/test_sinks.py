@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rota.alerts.alert_store import AlertNotice
 from rota.alerts.delivery import Delivered
-from rota.alerts.ledger import Notice
 from rota.alerts.sinks import CommandFailed, CommandSink, LogSink
 from rota.core.alert import AlertChange
 from rota.testing.waiting import PATIENCE, until
 
-NOTICE = Notice(7, 1_000, "dead", "work", AlertChange.FIRING, "1", "1 task; $(rm -rf /)", Delivered.to(["there"]))
+NOTICE = AlertNotice(7, 1_000, "dead", "work", AlertChange.FIRING, "1", "1 task; $(rm -rf /)", Delivered.to(["there"]))
 
 
 def python(code: str, *arguments: str) -> CommandSink:

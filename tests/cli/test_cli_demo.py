@@ -16,7 +16,7 @@ from command_line import CallRota
 from rich.console import Console
 
 from rota.cli.demo_story import Facts
-from rota.cli.demo_view import Picture, Snapshot
+from rota.cli.demo_view import DemoSnapshot, LivePicture
 from rota.core.outcome import Answer
 from rota.core.task import RunRecord, RunStatus
 from rota.stores.base import Beat, Counts, Instance
@@ -158,10 +158,10 @@ def test_bad_input_is_2(rota: CallRota, tmp_path: Path, arguments: tuple[str, ..
 
 
 def test_the_picture_shows_the_moment_and_the_store() -> None:
-    picture = Picture()
+    picture = LivePicture()
     picture.say("kill -9 4711.")
     picture.show(
-        Snapshot(
+        DemoSnapshot(
             counts={"memory_compression": Counts(pending=3, coalesced_total=88)},
             instances=[Instance(beat=Beat(instance="i", pid=4711), seen_at=0)],
             runs=[RunRecord(task_type="export", key="[red]u1", status=RunStatus.LOST, started_at=0)],

@@ -11,7 +11,7 @@ from command_line import CallRota
 
 from rota.cli import doctor_redis
 from rota.cli.doctor_redis import examine
-from rota.part import Finding
+from rota.part import CheckResult
 from rota.testing.redis_servers import RedisServer, redis_server
 
 SOUND: dict[str, object] = {
@@ -50,7 +50,7 @@ class Described:
         """There is nothing to close."""
 
 
-def of(check: str, facts: dict[str, object], appendfsync: str | None = "everysec") -> Finding:
+def of(check: str, facts: dict[str, object], appendfsync: str | None = "everysec") -> CheckResult:
     found = doctor_redis.of_server("", Described({**SOUND, **facts}, appendfsync), "scheduler:")
     return {finding.check: finding for finding in found}[check]
 
@@ -61,7 +61,7 @@ def durable(tmp_path: Path) -> Generator[RedisServer]:
         yield server
 
 
-def by_check(url: str) -> dict[str, Finding]:
+def by_check(url: str) -> dict[str, CheckResult]:
     return {finding.check: finding for finding in examine(url)}
 
 
@@ -111,7 +111,7 @@ def login(server: RedisServer, *rules: str) -> str:
 def test_a_user_who_may_do_what_is_needed(durable: RedisServer) -> None:
     url = login(durable, "~scheduler:*", "&scheduler:*", "+@all", "-@admin")
 
-    assert by_check(url)["acl"] == Finding("acl", "ok", "the user 'app' may do all that Rota needs")
+    assert by_check(url)["acl"] == CheckResult("acl", "ok", "the user 'app' may do all that Rota needs")
 
 
 def test_a_user_who_lacks_a_command(durable: RedisServer) -> None:
@@ -222,6 +222,6 @@ def test_persistence(appendfsync: str | None, facts: dict[str, object], status: 
 
 
 def test_the_gravest_node_is_shown() -> None:
-    sound = [Finding("memory", "ok", "a: fine")]
-    grave = [Finding("memory", "warning", "b: full", "Raise it.")]
+    sound = [CheckResult("memory", "ok", "a: fine")]
+    grave = [CheckResult("memory", "warning", "b: full", "Raise it.")]
     assert doctor_redis.worst([sound, grave, sound]) == grave

@@ -12,7 +12,7 @@ def _on_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_day_at_the_desk(rota: CallRota) -> None:
+def test_a_day_at_the_command_line(rota: CallRota) -> None:
     dead_letter("export", "a", "b")
 
     assert rota("task", "touch", "memory_compression", "--user", "u", "--json").json["outcome"] == "created"

@@ -186,7 +186,7 @@ def test_once(rota: CallRota) -> None:
     assert said.code == 0
     assert "2 dead letters" in said.out
     assert re.search(r"mail +on +0 +1 +0", said.out)
-    assert "nobody is at work" in said.out
+    assert "no instances running" in said.out
     assert "it answers 500" in rota("top", "--once", "--json").out
 
 

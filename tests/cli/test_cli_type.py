@@ -136,4 +136,4 @@ def test_queues(rota: CallRota) -> None:
 
     assert (queue["task_type"], queue["state"], queue["pending"], queue["rate"]) == ("agent", "frozen", 1, 2.0)
     assert queue["due_at"] is not None
-    assert "FIRST DUE" in rota("queue", "ls").out
+    assert "NEXT DUE" in rota("queue", "ls").out

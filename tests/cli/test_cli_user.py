@@ -54,7 +54,7 @@ def test_erase_wants_to_be_sure(rota: CallRota, monkeypatch: pytest.MonkeyPatch)
     def no(*_: object, **__: object) -> bool:
         return False
 
-    monkeypatch.setattr("rota.cli.people.is_person", lambda: True)
+    monkeypatch.setattr("rota.cli.users.is_person", lambda: True)
     monkeypatch.setattr(typer, "confirm", no)
     assert rota("user", "erase", "ada").out == "Nothing was changed.\n"
     assert len(rota("user", "show", "ada", "--json").json["tasks"]) == 2

@@ -156,14 +156,14 @@ async def test_redriving_five_hundred_dead_letters_after_being_asked(chromium: B
     await service.app.freeze("flaky")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/dead-letters?type=flaky")
-        await page.get_by_label("all that match").check()
+        await page.get_by_label("all matching").check()
         await page.locator("#bulk").get_by_role("button", name="Redrive").click()
         await expect(page.locator("#confirm-words")).to_have_text(f"Redrive {DEAD} tasks?")
-        await page.get_by_role("button", name="Keep").click()
+        await page.get_by_role("button", name="Back").click()
         assert (await store.counts())["flaky"].failed == DEAD
         await page.locator("#bulk").get_by_role("button", name="Redrive").click()
         await expect(page.locator("#confirm-words")).to_have_text(f"Redrive {DEAD} tasks?")
-        await page.get_by_role("button", name="Do it").click()
+        await page.locator("#confirm").get_by_role("button", name="Redrive").click()
         await expect(page.locator(".flash")).to_have_text(f"{DEAD} tasks redriven.")
         await expect(page.locator("[data-live=rows]")).to_contain_text("No dead letters")
     counts = (await store.counts())["flaky"]
@@ -195,12 +195,12 @@ async def test_ticked_rows_are_the_ones_that_change(chromium: Browser, service: 
         await service.app.schedule("parked", key=key)
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/tasks?type=parked&status=pending")
-        await page.get_by_label("Choose t2").check()
-        await page.get_by_label("Choose a/b c%").check()
-        await expect(page.locator("[data-chosen]")).to_have_text("2 chosen")
+        await page.get_by_label("Select t2").check()
+        await page.get_by_label("Select a/b c%").check()
+        await expect(page.locator("[data-chosen]")).to_have_text("2 selected")
         await page.locator("#bulk").get_by_role("button", name="Cancel").click()
         await expect(page.locator("#confirm-words")).to_have_text("Cancel 2 tasks?")
-        await page.get_by_role("button", name="Do it").click()
+        await page.locator("#confirm").get_by_role("button", name="Cancel").click()
         await expect(page.locator(".flash")).to_have_text("2 tasks cancelled.")
     store = await service.app.store()
     found = await store.find(TaskQuery(task_type="parked", status=TaskStatus.CANCELLED))
@@ -214,7 +214,7 @@ async def test_filters_survive_a_reload_and_the_back_button_works(chromium: Brow
         page = await _open(seen, service.url + "/tasks")
         filters = page.locator("form.filters")
         await filters.get_by_label("Type").select_option("parked")
-        await filters.get_by_label("Not").select_option("completed")
+        await filters.get_by_label("Exclude").select_option("completed")
         await filters.get_by_label("Search").fill("t")
         await filters.get_by_role("button", name="Filter").click()
         await page.wait_for_url("**/tasks?*type=parked*")
@@ -222,7 +222,7 @@ async def test_filters_survive_a_reload_and_the_back_button_works(chromium: Brow
         await page.reload()
         await settled(page)
         assert await filters.get_by_label("Type").input_value() == "parked"
-        assert await filters.get_by_label("Not").input_value() == "completed"
+        assert await filters.get_by_label("Exclude").input_value() == "completed"
         assert await filters.get_by_label("Search").input_value() == "t"
         assert await page.locator("tr[data-row]").count() > 0
         await page.locator("tr[data-row] a[data-open]").first.click()
@@ -238,14 +238,14 @@ async def test_an_update_keeps_ticks_focus_and_open_menus(chromium: Browser, ser
         await service.app.schedule("parked", key=key)
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/tasks?type=parked&search=keep")
-        await page.get_by_label("Choose keep1").check()
-        await page.get_by_label("Choose keep2").focus()
+        await page.get_by_label("Select keep1").check()
+        await page.get_by_label("Select keep2").focus()
         row = page.locator("tr[data-row]").filter(has_text="keep2")
         await page.evaluate("() => { document.querySelector('tr[data-key$=keep2] details').open = true; }")
         await service.app.schedule("parked", key="keep3")
         await expect(page.locator("tr[data-row]").filter(has_text="keep3")).to_be_visible()
-        assert await page.get_by_label("Choose keep1").is_checked()
-        assert await page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "Choose keep2"
+        assert await page.get_by_label("Select keep1").is_checked()
+        assert await page.evaluate("() => document.activeElement.getAttribute('aria-label')") == "Select keep2"
         await expect(row.get_by_role("button", name="Pause")).to_be_visible()
 
 
@@ -285,7 +285,7 @@ async def test_keys(chromium: Browser, service: Stage) -> None:
         await settled(page)
         await page.keyboard.press("j")
         await page.keyboard.press("x")
-        await expect(page.locator("[data-chosen]")).to_have_text("1 chosen")
+        await expect(page.locator("[data-chosen]")).to_have_text("1 selected")
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/tasks/parked/keyed")
         await settled(page)
@@ -301,7 +301,7 @@ async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, servi
         await expect(page.locator("pre")).to_contain_text("of the heart")
         light = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         async with another_page(page):
-            await page.get_by_label("Colours").select_option("dark")
+            await page.get_by_label("Theme").select_option("dark")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
         dark = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         assert dark != light
@@ -311,7 +311,7 @@ async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, servi
         times = page.locator("[data-live=facts] time").first
         assert "CE" in str(await times.get_attribute("title"))
         async with another_page(page):
-            await page.get_by_label("Times").select_option("utc")
+            await page.get_by_label("Time zone").select_option("utc")
         await expect(times).to_have_attribute("title", re.compile("UTC$"))
         await page.goto(service.url + "/")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -352,10 +352,10 @@ async def test_everything_works_without_a_script(chromium: Browser, service: Sta
     async with signed_in(chromium, service, Role.OPERATOR, scripts=False) as seen:
         page = await seen.open()
         await page.goto(service.url + "/tasks?search=plain")
-        await page.get_by_label("all that match").check()
+        await page.get_by_label("all matching").check()
         await page.locator("#bulk").get_by_role("button", name="Pause").click()
         await expect(page.locator(".say")).to_have_text("Pause 2 tasks?")
-        await page.get_by_role("button", name="Do it").click()
+        await page.locator("main").get_by_role("button", name="Pause").click()
         await expect(page.locator(".flash")).to_have_text("2 tasks paused.")
         await page.goto(service.url + "/tasks/parked/plain1")
         await page.get_by_role("button", name="Resume").click()
@@ -370,11 +370,11 @@ async def test_a_schedule_is_previewed_and_made(chromium: Browser, service: Stag
         await page.get_by_label("Task type").select_option("agent")
         await page.get_by_label("Id", exact=True).fill("tea time")
         await page.get_by_label("Expression, duration or time").fill("0 17 * * 1-5")
-        await page.get_by_label("Zone").fill("Asia/Shanghai")
+        await page.locator("main").get_by_label("Time zone").fill("Asia/Shanghai")
         await expect(page.locator("[data-preview-out] .say")).to_have_text("at 17:00, Monday to Friday")
         await expect(page.locator("[data-preview-out] li")).to_have_count(6)
         await page.get_by_label("Payload (JSON)").fill('{"leaf": "green"}')
-        await page.get_by_role("button", name="Make the schedule").click()
+        await page.get_by_role("button", name="Create schedule").click()
         await page.wait_for_url("**/schedules/agent/tea%20time")
     info = await service.app.schedules.get("tea time", "agent")
     assert info is not None
@@ -394,8 +394,8 @@ async def test_a_bad_expression_is_explained_where_it_is_typed(chromium: Browser
 async def test_a_token_is_shown_once_and_can_be_revoked(chromium: Browser, service: Stage) -> None:
     async with signed_in(chromium, service) as seen:
         page = await _open(seen, service.url + "/tokens")
-        await page.get_by_label("What it is for").fill("deploys")
-        await page.get_by_role("button", name="Make it").click()
+        await page.get_by_label("Name").fill("deploys")
+        await page.get_by_role("button", name="Create token").click()
         secret = await page.locator(".made code").first.text_content()
         assert secret is not None
         async with service.client(headers={"Authorization": f"Bearer {secret}"}) as client:
@@ -404,7 +404,7 @@ async def test_a_token_is_shown_once_and_can_be_revoked(chromium: Browser, servi
             assert secret not in await page.content()
             await page.get_by_label("Actions for deploys").click()
             await page.get_by_role("button", name="Revoke").click()
-            await page.get_by_role("button", name="Do it").click()
+            await page.locator("#confirm").get_by_role("button", name="Revoke").click()
             await expect(page.locator(".flash")).to_have_text("The token deploys is revoked.")
             assert (await client.get(service.url + "/tasks")).status_code == 401
 
@@ -417,7 +417,7 @@ async def test_erasing_a_user_needs_the_id_typed(chromium: Browser, service: Sta
     async with signed_in(chromium, service) as seen:
         page = await _open(seen, service.url + "/users?user=u9")
         await expect(page.locator("[data-live=tasks]")).to_contain_text("u9-task")
-        await page.get_by_label("Type the id to confirm").fill("u9")
+        await page.get_by_label("Type the user ID to confirm").fill("u9")
         await page.get_by_role("button", name="Erase").click()
         await expect(page.locator(".flash")).to_contain_text("are erased")
     assert await store.get([Identity("parked", "u9-task")]) == [None]
@@ -447,10 +447,10 @@ async def test_running_all_that_match_at_once(chromium: Browser, service: Stage)
         await service.app.schedule("parked", key=key, delay="1h")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/tasks?type=parked")
-        await page.get_by_label("all that match").check()
+        await page.get_by_label("all matching").check()
         await page.locator("#bulk").get_by_role("button", name="Run now").click()
         await expect(page.locator("#confirm-words")).to_have_text("Run now 2 tasks?")
-        await page.get_by_role("button", name="Do it").click()
+        await page.locator("#confirm").get_by_role("button", name="Run now").click()
         await expect(page.locator(".flash")).to_have_text("2 tasks made due now.")
 
 
@@ -469,10 +469,10 @@ async def test_dead_letters_of_one_reason_are_redriven_and_no_others(chromium: B
     )
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/dead-letters?reason=timeout")
-        await page.get_by_label("all that match").check()
+        await page.get_by_label("all matching").check()
         await page.locator("#bulk").get_by_role("button", name="Redrive").click()
         await expect(page.locator(".say")).to_have_text("Redrive 1 task?")
-        await page.get_by_role("button", name="Do it").click()
+        await page.locator("main").get_by_role("button", name="Redrive").click()
         await expect(page.locator(".flash")).to_have_text("1 task redriven.")
     counts = (await store.counts())["elsewhere"]
     assert (counts.failed, counts.pending) == (1, 1)

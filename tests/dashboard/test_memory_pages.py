@@ -52,11 +52,11 @@ async def test_from_all_memories_to_one(chromium: Browser, remembering: Stage) -
         await settled(page)
         await page.screenshot(path=PICTURES / "memory-light.png")
         assert await page.locator("tr[data-row]").count() == 2
-        await page.get_by_label("User id").fill("ada/<b>")
+        await page.get_by_label("User ID").fill("ada/<b>")
         async with another_page(page):
             await page.get_by_role("button", name="Look up").click()
         async with another_page(page):
-            await page.get_by_role("link", name="The memory of ada/<b>").click()
+            await page.get_by_role("link", name="Memory of ada/<b>").click()
         assert await page.get_by_role("heading", level=1).inner_text() == "ada/<b>"
         merge = page.locator("[data-live=merges] tr[data-row]")
         assert "I really love hiking" in await merge.locator("td").nth(0).inner_text()

@@ -86,10 +86,10 @@ async def test_a_store_that_is_away_is_said_and_comes_back(
     with monkeypatch.context() as patched:
         patched.setattr(store, "find", away)
         patched.setattr(store, "counts", away)
-        await expect(page.locator("#trouble")).to_contain_text("The store is away")
+        await expect(page.locator("#trouble")).to_contain_text("The store is unavailable")
         answer = await page.request.get(prefixed.url + "/tasks", headers={"Accept": "text/html"})
         assert answer.status == 503
-        assert "The store is away" in await answer.text()
+        assert "The store is unavailable" in await answer.text()
     await expect(page.locator("#trouble")).to_be_hidden()
     await context.close()
 
@@ -250,7 +250,7 @@ async def test_two_tabs_see_what_one_of_them_does(chromium: Browser, prefixed: S
             await one.get_by_role("button", name="Pause").click()
         await expect(other.get_by_role("button", name="Resume")).to_be_visible()
         await one.get_by_role("button", name="Cancel").click()
-        await one.get_by_role("button", name="Do it").click()
+        await one.locator("#confirm").get_by_role("button", name="Cancel").click()
         await expect(other.get_by_role("button", name="Purge")).to_be_visible()
 
 

@@ -27,7 +27,7 @@ from rota.memory import (
     ScreenshotPush,
     install_memory,
 )
-from rota.memory.shapes import parse
+from rota.memory.pushes import parse
 from rota.memory.vectors import Vectors
 from rota.stores.redis.store import RedisStore
 from rota.testing import FakeClock

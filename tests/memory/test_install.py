@@ -24,8 +24,8 @@ from rota.memory import (
     memory_of,
     periodic_memory_compression_for_user,
 )
-from rota.memory.install import touched_types
 from rota.memory.operator import MemoryOperator
+from rota.memory.setup import touched_types
 from rota.testing import FakeClock
 
 SAME = ["I love hiking in the mountains.", "I really love hiking in the mountains!"]

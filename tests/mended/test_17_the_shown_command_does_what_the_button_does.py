@@ -122,10 +122,10 @@ async def test_the_dead_letters_of_one_reason_are_named(service: Stage, tmp_path
 
 
 async def test_what_cannot_apply_to_any_ticked_task_is_not_asked_about(service: Stage) -> None:
-    assert "None of the chosen tasks can be paused, by their state." in await confirmation(
+    assert "None of the selected tasks can be paused in their current state." in await confirmation(
         service, Transition.PAUSE, FAILED[:2]
     )
-    assert "1 task of them cannot be" in await confirmation(service, Transition.PURGE, ["k1", "waits"])
+    assert "1 task will be skipped" in await confirmation(service, Transition.PURGE, ["k1", "waits"])
 
 
 async def test_what_cannot_be_undone_looks_different(service: Stage) -> None:
@@ -133,7 +133,7 @@ async def test_what_cannot_be_undone_looks_different(service: Stage) -> None:
         await confirmation(service, transition, ["k1"]) for transition in (Transition.PURGE, Transition.REDRIVE)
     ]
     assert 'class="final"' in purge
-    assert "Nobody can undo this" in purge
+    assert "This cannot be undone" in purge
     assert 'class="final"' not in redrive
 
 
@@ -153,7 +153,7 @@ async def test_a_browser_shows_the_same_command(chromium: Browser, service: Stag
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await opened(seen, service.url + "/tasks?status=failed")
         for key in ("a b", "it's"):
-            await page.get_by_label(f"Choose {key}").check()
+            await page.get_by_label(f"Select {key}").check()
         await page.locator("#bulk").get_by_role("button", name="Purge").click()
         await expect(page.locator("#confirm-words")).to_have_text("Purge 2 tasks?")
         command = await page.locator("#confirm-note").text_content()
@@ -168,13 +168,13 @@ async def test_a_browser_offers_what_can_apply_and_marks_what_is_final(chromium:
         assert await offered(page) == ["Redrive", "Purge"]
         page = await opened(seen, service.url + "/tasks?type=mail")
         assert len(await offered(page)) == 6
-        await page.get_by_label("Choose a b").check()
+        await page.get_by_label("Select a b").check()
         assert await offered(page) == ["Redrive", "Purge"]
         for name, look in (("Purge", "final"), ("Redrive", "primary")):
             await page.locator("#bulk").get_by_role("button", name=name).click()
             await expect(page.locator("#confirm-yes")).to_have_class(look)
-            await page.get_by_role("button", name="Keep").click()
-        await page.get_by_label("Choose waits").check()
+            await page.get_by_role("button", name="Back").click()
+        await page.get_by_label("Select waits").check()
         assert await offered(page) == ["Pause", "Run now", "Redrive", "Cancel", "Purge"]
-        await page.get_by_label("all that match").check()
+        await page.get_by_label("all matching").check()
         assert len(await offered(page)) == 6

@@ -30,7 +30,7 @@ from rota.runtime.signals import Discard
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["NOTICE", "Channels", "Courier", "Notice", "NoticeKind"]
+__all__ = ["NOTICE", "Channels", "Notice", "NoticeKind", "NoticeSender"]
 
 NoticeKind = Literal["result", "error", "held", "approval_wanted", "decided", "stopped"]
 
@@ -104,7 +104,7 @@ class Channels:
             file.write(msgspec.json.encode(notice.to_dict()) + b"\n")
 
 
-class Courier:
+class NoticeSender:
     """The handler of the task type `agent_notice`. `webhooks` refuses private addresses unless it was made not to."""
 
     def __init__(

@@ -94,7 +94,7 @@ class AgentOperator(Actor):
         is_named = tools is None or (isinstance(tools, Sequence) and tool in tools)
         return is_named and self.principal.role.allows(needed)
 
-    # --- looking ---
+    # --- queries ---
 
     async def list_tasks(self, *, group: str | None = None, finished: bool = False) -> list[AgentSchedule]:
         return await self.agents.list_tasks(await self._looking("list_tasks"), group=group, finished=finished)

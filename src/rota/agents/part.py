@@ -13,7 +13,7 @@ from rota.agents.section import AGENTS_SECTION
 from rota.config import Config
 from rota.core.task_type import TriggerMode
 from rota.errors import RotaError, RunnerUnavailable
-from rota.part import Finding, HasHost, Part, PartHost
+from rota.part import CheckResult, HasHost, Part, PartHost
 from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class AgentsPart(Part):
         host.database_owner.register(AGENTS, [AGENT, NOTICE])
         once = TriggerMode.ONCE
         host.declare(AGENT, agents.handler.run_agent, once, agents.settings.type_settings(), decorator=_DECORATOR)
-        host.declare(NOTICE, agents.courier.deliver, once, agents.settings.notice_settings(), decorator=_DECORATOR)
+        host.declare(
+            NOTICE, agents.notice_sender.deliver, once, agents.settings.notice_settings(), decorator=_DECORATOR
+        )
         self._serve_runs()
 
     def _serve_runs(self) -> None:
@@ -100,17 +102,17 @@ class AgentsPart(Part):
 
         return PAGES
 
-    async def diagnose(self, config: Config) -> Sequence[Finding]:
+    async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         """Where they would run. That they do not is no error: not everybody has any."""
         from rota.agents.settings import AgentSettings
 
         try:
             chosen = await asyncio.to_thread(lambda: AgentSettings.of(config).choose())
         except RunnerUnavailable as error:
-            return [Finding("agents", "warning", "no agent runs on this host", str(error))]
+            return [CheckResult("agents", "warning", "no agent runs on this host", str(error))]
         except RotaError as error:
-            return [Finding("agents", "error", str(error), "Correct the configuration.")]
-        return [Finding("agents", "ok", chosen.words)]
+            return [CheckResult("agents", "error", str(error), "Correct the configuration.")]
+        return [CheckResult("agents", "ok", chosen.words)]
 
     def commands(self, root: Typer) -> None:
         from rota.agents.faces.commands import add_commands

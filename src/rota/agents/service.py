@@ -14,7 +14,7 @@ import msgspec
 
 from rota.access import Tokens
 from rota.agents.groups import EVERYBODY, Group, Groups, Revived, Switch
-from rota.agents.notices import Channels, Courier
+from rota.agents.notices import Channels, NoticeSender
 from rota.agents.policy import (
     Caller,
     check_interval,
@@ -87,7 +87,7 @@ class Agents:
         self._schedules = ScheduleStore(store, database, self.settings, channels, webhooks)
         self._approvals = Approvals(self._schedules)
         self.handler = AgentHandler(store, database, self.settings, channels)
-        self.courier = Courier(store, database, webhooks or Webhooks())
+        self.notice_sender = NoticeSender(store, database, webhooks or Webhooks())
 
     # --- where they run ---
 

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rota.alerts.alert_store import AlertNotice, AlertStore
 from rota.alerts.delivery import Delivered, Tried
-from rota.alerts.ledger import AlertLedger, Notice
 from rota.alerts.reading import measure
 from rota.alerts.section import ALERTS_SECTION
 from rota.alerts.sinks import Sink, make_sinks
@@ -33,7 +33,7 @@ from rota.runtime.health import Pulse
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["AlertDuty", "Courier", "CourierReport", "WatchReport", "make_duties", "rules_of", "try_sink"]
+__all__ = ["AlertCourier", "AlertDuty", "CourierReport", "WatchReport", "make_duties", "rules_of", "try_sink"]
 
 HOLD_MS: Final[Millis] = 30 * SECOND
 """For so long a notice is its courier's: longer than any sink may take."""
@@ -44,7 +44,7 @@ FAREWELL_SECONDS: Final = 3.0
 _PRUNE_EVERY: Final = 240
 """Looks between two prunings of the history."""
 
-OpenLedger = Callable[[], Awaitable[AlertLedger | None]]
+OpenAlertStore = Callable[[], Awaitable[AlertStore | None]]
 """Gives the alerts of the database; None where nobody wants one."""
 
 log = get_logger("rota.alerts")
@@ -70,7 +70,7 @@ async def try_sink(config: Config, name: str, now: Instant) -> None:
     if name not in sinks:
         raise InvalidInput(f"There is no sink {name!r}. {did_you_mean(name, sinks)}")
     words = f"This is a test of the sink {name}. Nothing is wrong."
-    notice = Notice(0, now, "test", name, AlertChange.FIRING, "-", words, Delivered.to([name]))
+    notice = AlertNotice(0, now, "test", name, AlertChange.FIRING, "-", words, Delivered.to([name]))
     await sinks[name].send(notice, now)
 
 
@@ -88,7 +88,7 @@ class _Watch(Duty[WatchReport]):
     def __init__(
         self,
         store: Store,
-        ledger: OpenLedger,
+        alert_store: OpenAlertStore,
         rules: Mapping[str, AlertRule],
         *,
         check_ms: Millis,
@@ -98,7 +98,7 @@ class _Watch(Duty[WatchReport]):
     ) -> None:
         super().__init__(pulse, chance)
         self._store = store
-        self._open = ledger
+        self._open = alert_store
         self._rules = rules
         self._check_ms = check_ms
         self._on_change = on_change
@@ -106,27 +106,27 @@ class _Watch(Duty[WatchReport]):
         self._has_turn = False
 
     async def run_once(self, now: Instant | None = None) -> WatchReport:
-        ledger = await self._open()
-        if ledger is None or not await ledger.turn.take(3 * self._check_ms):
+        alert_store = await self._open()
+        if alert_store is None or not await alert_store.turn.take(3 * self._check_ms):
             return WatchReport(was_ours=False)
         self._has_turn = True
         readings = await measure(self._store, list(self._rules.values()))
         # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
-        notices = await ledger.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
+        notices = await alert_store.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
         if notices:
             self._on_change()
         self._looks += 1
         if self._looks % _PRUNE_EVERY == 1:
-            await ledger.prune()
+            await alert_store.prune()
         return WatchReport(was_ours=True, changes=len(notices))
 
     def pause_after(self, report: WatchReport) -> float:
         return self._check_ms / SECOND
 
     async def close(self) -> None:
-        ledger = await self._open() if self._has_turn else None
-        if ledger is not None:
-            await ledger.turn.give_back()
+        alert_store = await self._open() if self._has_turn else None
+        if alert_store is not None:
+            await alert_store.turn.give_back()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,14 @@ class CourierReport:
     next_ms: Millis | None = None
 
 
-class Courier(Duty[CourierReport]):
+class AlertCourier(Duty[CourierReport]):
     """Hands over what is still to be told."""
 
     name = "alert courier"
 
     def __init__(
         self,
-        ledger: OpenLedger,
+        alert_store: OpenAlertStore,
         sinks: Mapping[str, Sink],
         *,
         check_ms: Millis,
@@ -153,24 +153,24 @@ class Courier(Duty[CourierReport]):
         chance: Callable[[], float],
     ) -> None:
         super().__init__(pulse, chance)
-        self._open = ledger
+        self._open = alert_store
         self.sinks = dict(sinks)
         self._check_ms = check_ms
         self._telling: set[asyncio.Task[Delivered | None]] = set()
 
     async def run_once(self, now: Instant | None = None) -> CourierReport:
         """Tell what is due, the oldest first."""
-        ledger = await self._open()
-        if ledger is None:
+        alert_store = await self._open()
+        if alert_store is None:
             return CourierReport()
-        at, notices = await ledger.left()
-        chains: defaultdict[tuple[str, str], list[Notice]] = defaultdict(list)
+        at, notices = await alert_store.undelivered()
+        chains: defaultdict[tuple[str, str], list[AlertNotice]] = defaultdict(list)
         for notice in notices:
             chains[notice.rule, notice.subject].append(notice)
         # A sink that hangs costs its own deadline, and the others wait for that only if many hang.
         room = asyncio.Semaphore(AT_ONCE)
         results = await asyncio.gather(
-            *(self._work_off(ledger, chain, at, room) for chain in chains.values()), return_exceptions=True
+            *(self._work_off(alert_store, chain, at, room) for chain in chains.values()), return_exceptions=True
         )
         reports: list[CourierReport] = []
         for result in results:
@@ -188,7 +188,7 @@ class Courier(Duty[CourierReport]):
         return next_ms / SECOND
 
     async def _work_off(
-        self, ledger: AlertLedger, chain: Sequence[Notice], at: Instant, room: asyncio.Semaphore
+        self, alert_store: AlertStore, chain: Sequence[AlertNotice], at: Instant, room: asyncio.Semaphore
     ) -> CourierReport:
         """The notices of one rule and subject. Each sink hears them in order: the next only after the one before."""
         told = failed = 0
@@ -199,7 +199,7 @@ class Courier(Duty[CourierReport]):
             names = [name for name in standing.left() if name not in busy]
             if names and not wait_ms:
                 async with room:
-                    after = await self._deliver(ledger, notice, names)
+                    after = await self._deliver(alert_store, notice, names)
                 standing, wait_ms = (standing, HOLD_MS) if after is None else (after, after.pause_ms)
                 told += sum(standing.sinks[name].ok for name in names)
                 failed += 0 if after is None else sum(not after.sinks[name].ok for name in names)
@@ -207,22 +207,22 @@ class Courier(Duty[CourierReport]):
             waits += [wait_ms] if wait_ms and standing.left() else []
         return CourierReport(told, failed, min(waits, default=None))
 
-    async def _deliver(self, ledger: AlertLedger, notice: Notice, names: Sequence[str]) -> Delivered | None:
+    async def _deliver(self, alert_store: AlertStore, notice: AlertNotice, names: Sequence[str]) -> Delivered | None:
         """How it stands after these sinks were tried; None if the notice is somebody else's."""
-        taken = await ledger.hold(notice, HOLD_MS)
+        taken = await alert_store.acquire(notice, HOLD_MS)
         if taken is None:
             return None
         # What was begun is finished and noted even if this instance is told to stop meanwhile.
-        telling = asyncio.create_task(self._tell_all(ledger, names, *taken), name="rota-alert-telling")
+        telling = asyncio.create_task(self._tell_all(alert_store, names, *taken), name="rota-alert-telling")
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)
         return await asyncio.shield(telling)
 
     async def _tell_all(
-        self, ledger: AlertLedger, names: Sequence[str], now: Instant, held: Notice
+        self, alert_store: AlertStore, names: Sequence[str], now: Instant, held: AlertNotice
     ) -> Delivered | None:
         answers = await asyncio.gather(*(self._tell(name, held, now) for name in names))
-        return await ledger.told(held, dict(zip(names, answers, strict=True)))
+        return await alert_store.record_outcomes(held, dict(zip(names, answers, strict=True)))
 
     async def close(self) -> None:
         """Wait for what is being told, though not for a sink that hangs: that one is told again by somebody else."""
@@ -233,7 +233,7 @@ class Courier(Duty[CourierReport]):
             telling.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _tell(self, name: str, notice: Notice, now: Instant) -> Tried:
+    async def _tell(self, name: str, notice: AlertNotice, now: Instant) -> Tried:
         tried = notice.delivered.sinks[name]
         sink = self.sinks.get(name)
         if sink is None:
@@ -250,24 +250,24 @@ class Courier(Duty[CourierReport]):
 def make_duties(host: PartHost, context: DutyContext) -> list[Duty[Any]]:
     """The watch and the courier of one worker. Where nobody wants a database there is nothing to remember alerts in,
     and neither does anything."""
-    ledger: AlertLedger | None = None
+    alert_store: AlertStore | None = None
 
-    async def open_ledger() -> AlertLedger | None:
-        nonlocal ledger
-        if ledger is None and host.wants_database:
-            ledger = AlertLedger(await host.database(), context.instance)
-        return ledger
+    async def open_alert_store() -> AlertStore | None:
+        nonlocal alert_store
+        if alert_store is None and host.wants_database:
+            alert_store = AlertStore(await host.database(), context.instance)
+        return alert_store
 
-    return list(_make(context.store, open_ledger, host.config, context.pulse, context.chance))
+    return list(_make(context.store, open_alert_store, host.config, context.pulse, context.chance))
 
 
 def _make(
-    store: Store, ledger: OpenLedger, config: Config, pulse: Pulse, chance: Callable[[], float]
-) -> tuple[_Watch, Courier]:
+    store: Store, alert_store: OpenAlertStore, config: Config, pulse: Pulse, chance: Callable[[], float]
+) -> tuple[_Watch, AlertCourier]:
     check_ms = ALERTS_SECTION.of(config).check_ms
-    courier = Courier(ledger, _sinks_of(config), check_ms=check_ms, pulse=pulse, chance=chance)
+    courier = AlertCourier(alert_store, _sinks_of(config), check_ms=check_ms, pulse=pulse, chance=chance)
     watch = _Watch(
-        store, ledger, rules_of(config), check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance
+        store, alert_store, rules_of(config), check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance
     )
     return watch, courier
 
@@ -287,12 +287,12 @@ class AlertDuty:
     ) -> None:
         self.rules = rules_of(config)
         self.pulse = Pulse(clock)
-        self.ledger = AlertLedger(database, instance or uuid.uuid4().hex)
+        self.alert_store = AlertStore(database, instance or uuid.uuid4().hex)
 
-        async def open_ledger() -> AlertLedger:
-            return self.ledger
+        async def open_alert_store() -> AlertStore:
+            return self.alert_store
 
-        self.watch, self.courier = _make(store, open_ledger, config, self.pulse, chance)
+        self.watch, self.courier = _make(store, open_alert_store, config, self.pulse, chance)
 
     async def run(self) -> None:
         """Until stopped or cancelled. Whatever fails is logged and tried again."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from rota.alerts.ledger import Notice
+from rota.alerts.alert_store import AlertNotice
 from rota.clock import Instant, isoformat
 from rota.core.alert import LOG, AlertChange, AlertSink
 from rota.errors import RotaError
@@ -29,7 +29,7 @@ log = get_logger("rota.alerts")
 class Sink(Protocol):
     """One place that alerts go to."""
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         """Hand it over, or raise: `is_final` on the error says that trying again is no use."""
         ...
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 class LogSink:
     """The log: firing is an error, resolved is news."""
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         write = log.error if notice.change is AlertChange.FIRING else log.info
         write(f"alert {notice.change}", rule=notice.rule, subject=notice.subject, summary=notice.summary)
 
@@ -50,7 +50,7 @@ class WebhookSink:
         self._url = url
         self._secret = secret
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         message_id = f"alert_{notice.at}_{notice.id}"
         await self._webhooks.post(self._url, _body(notice), message_id=message_id, now=now, secret=self._secret)
 
@@ -68,7 +68,7 @@ class CommandSink:
         self._argv = argv
         self._timeout = timeout
 
-    async def send(self, notice: Notice, now: Instant) -> None:
+    async def send(self, notice: AlertNotice, now: Instant) -> None:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._argv,
@@ -132,7 +132,7 @@ def make_sinks(sinks: Mapping[str, AlertSink], webhooks: Webhooks) -> dict[str, 
     return made
 
 
-def _body(notice: Notice) -> bytes:
+def _body(notice: AlertNotice) -> bytes:
     return msgspec.json.encode(
         {
             "type": f"alert.{notice.change}",

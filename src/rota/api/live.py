@@ -178,7 +178,7 @@ class Feed:
     def _snapshot(self) -> Update:
         return Update(self._number, "snapshot", _data(self._picture, list(self._picture.counts)))
 
-    # --- looking ---
+    # --- queries ---
 
     async def _first_look(self) -> None:
         """Look at once if nobody did for a while, so that a new listener sees what is, not what was."""

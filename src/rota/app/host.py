@@ -355,9 +355,9 @@ class Host:
             if self.background.is_started:
                 await self.stop()
         finally:
-            await self._let_go()
+            await self._release()
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         if self._blocks_without_store and self.connection.loop is None:
             # Handing the spool over may find the store: then the block holds it by now.
             await self._finish()

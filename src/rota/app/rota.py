@@ -408,7 +408,7 @@ class Rota(SeedsInterface):
             return self.host.keys.build_key(user_id, device_id, agent_id)
         return uuid.uuid4().hex
 
-    # --- looking, and the operator's switches ---
+    # --- queries, and the operator's switches ---
 
     async def runs(
         self,

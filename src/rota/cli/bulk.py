@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rota.cli.invocation import Cli, Desk
+from rota.cli.invocation import Cli, Session
 from rota.cli.target import DONE
 from rota.core.task import Identity, Transition
 from rota.stores.base import MAX_PAGE, TaskQuery
@@ -43,39 +43,39 @@ _QUESTIONS: Final[Mapping[Transition, str]] = {
 
 
 async def act_on_all(
-    cli: Cli, desk: Desk, transition: Transition, query: TaskQuery, *, yes: bool, dry_run: bool
+    cli: Cli, session: Session, transition: Transition, query: TaskQuery, *, yes: bool, dry_run: bool
 ) -> None:
     """One of the operator's events on every task that matches; those that are in no state for it are left alone."""
-    counted = await desk.operator.count(query)
+    counted = await session.operator.count(query)
     agreed = bound_by(counted, yes=yes)
     await _act(
         cli,
         transition,
         counted,
-        lambda: desk.operator.apply_all(transition, query, agreed=agreed),
+        lambda: session.operator.apply_all(transition, query, agreed=agreed),
         yes=yes,
         dry_run=dry_run,
     )
 
 
 async def act_on_these(
-    cli: Cli, desk: Desk, transition: Transition, identities: Sequence[Identity], *, yes: bool, dry_run: bool
+    cli: Cli, session: Session, transition: Transition, identities: Sequence[Identity], *, yes: bool, dry_run: bool
 ) -> None:
     """The same on the named tasks and no others; those that are gone, or in no state for it, are left alone."""
     from rota.app.operator import Counted
 
     named = list(dict.fromkeys(identities))
     counted = Counted(len(named), True)
-    await _act(cli, transition, counted, lambda: apply_these(desk, transition, named), yes=yes, dry_run=dry_run)
+    await _act(cli, transition, counted, lambda: apply_these(session, transition, named), yes=yes, dry_run=dry_run)
 
 
-async def apply_these(desk: Desk, transition: Transition, identities: Sequence[Identity]) -> Done:
+async def apply_these(session: Session, transition: Transition, identities: Sequence[Identity]) -> Done:
     """However many are named, a page at a time."""
     from rota.app.operator import Done
 
     done = Done(0, 0)
     for start in range(0, len(identities), MAX_PAGE):
-        more = await desk.operator.apply_these(transition, list(identities[start : start + MAX_PAGE]))
+        more = await session.operator.apply_these(transition, list(identities[start : start + MAX_PAGE]))
         done = Done(done.changed + more.changed, done.refused + more.refused)
     return done
 

@@ -18,9 +18,9 @@ async def show(cli: Cli) -> None:
     from rota.cli.parts import data_parts
     from rota.runtime.database_owner import owner_of
 
-    async with cli.desk() as desk:
-        identity = await (await desk.app.database()).identity()
-        owners = [(part, await owner_of(desk.store, part)) for part in data_parts()]
+    async with cli.session() as session:
+        identity = await (await session.app.database()).identity()
+        owners = [(part, await owner_of(session.store, part)) for part in data_parts()]
     rows = [
         {"part": part, "here": owner.identity == identity, "database": owner.location}
         for part, owner in owners
@@ -38,8 +38,8 @@ async def adopt(cli: Cli, yes: YesOption = False) -> None:
     if not is_agreed("Let the tasks of memory and agents belong to the database of this folder from now on?", yes=yes):
         cli.output.one({"adopted": False}, "Nothing was changed.")
         return
-    async with cli.desk() as desk:
-        before = await desk.operator.adopt_database()
+    async with cli.session() as session:
+        before = await session.operator.adopt_database()
     left = {part: owner.location for part, owner in before.items()}
     words = "; ".join(f"{part}: before in {location}" for part, location in left.items()) or "it was not in another one"
     cli.output.one({"adopted": True, "before": left}, f"The data is in this database now ({words}).")

@@ -10,7 +10,7 @@ import typer
 from rota.app.results import TaskDetails
 from rota.app.views import task_query
 from rota.cli.bulk import DryRunOption, YesOption, apply_these, bound_by, is_agreed
-from rota.cli.invocation import Cli, Desk
+from rota.cli.invocation import Cli, Session
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
 from rota.cli.target import Target, find_task, known_type, name_of
@@ -103,11 +103,11 @@ async def _bulk(
     _check_choice(targets, every=every)
     done, question = _VERBS[transition]
     query = task_query(type=task_type, status=TaskStatus.FAILED)
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         if task_type is not None:
-            await known_type(cli, desk.store, task_type)
-        chosen = None if every else await _chosen(cli, desk.store, targets, task_type)
-        counted = await desk.operator.count(query) if chosen is None else None
+            await known_type(cli, session.store, task_type)
+        chosen = None if every else await _chosen(cli, session.store, targets, task_type)
+        counted = await session.operator.count(query) if chosen is None else None
         count = len(chosen or ()) if counted is None else counted.count
         if dry_run:
             cli.output.one({"matching": count, done: 0}, f"{_letters(count)} would be {done}.")
@@ -115,7 +115,7 @@ async def _bulk(
         if count and not is_agreed(question.format(_letters(count)), yes=yes):
             cli.output.one({"matching": count, done: 0}, "Nothing was changed.")
             return
-        changed = await _carry_out(desk, transition, query if chosen is None else chosen, bound_by(counted, yes=yes))
+        changed = await _carry_out(session, transition, query if chosen is None else chosen, bound_by(counted, yes=yes))
     cli.output.one({"matching": count, done: changed}, f"{_letters(changed)} {done}.")
 
 
@@ -146,9 +146,9 @@ def _letters(count: int) -> str:
 
 
 async def _carry_out(
-    desk: Desk, transition: Transition, chosen: TaskQuery | list[Identity], agreed: Counted | None
+    session: Session, transition: Transition, chosen: TaskQuery | list[Identity], agreed: Counted | None
 ) -> int:
     """Somebody else may have redriven one in between: that is refused for it alone, and not counted."""
     if isinstance(chosen, TaskQuery):
-        return (await desk.operator.apply_all(transition, chosen, agreed=agreed)).changed
-    return (await apply_these(desk, transition, chosen)).changed
+        return (await session.operator.apply_all(transition, chosen, agreed=agreed)).changed
+    return (await apply_these(session, transition, chosen)).changed

@@ -22,7 +22,7 @@ from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rota.cli.demo_story import Facts, Story
-    from rota.cli.demo_view import View
+    from rota.cli.demo_view import DemoView
 
 __all__ = ["demo"]
 
@@ -56,12 +56,12 @@ def _check(cli: Cli, keep: Path | None) -> None:
         raise InvalidInput(f"The folder of --keep {str(keep)!r} does not exist. Create it first.")
 
 
-def _view(cli: Cli) -> View:
-    from rota.cli.demo_view import Lines, Picture, Silence
+def _view(cli: Cli) -> DemoView:
+    from rota.cli.demo_view import Lines, LivePicture, Silence
 
     if cli.output.as_json:
         return Silence()
-    return Picture() if cli.output.on_terminal else Lines()
+    return LivePicture() if cli.output.on_terminal else Lines()
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def _being_told_to_go_is_an_interrupt() -> Generator[None]:
                 loop.remove_signal_handler(number)
 
 
-async def _tell(view: View, url: str, folder: Path) -> Facts:
+async def _tell(view: DemoView, url: str, folder: Path) -> Facts:
     from rota.cli.demo_app import build
     from rota.cli.demo_crew import Crew
     from rota.cli.demo_story import Story

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from rota.app.rota import Rota
 from rota.cli.demo_app import EMBEDDING_SECONDS, LEASE_MS, SWEEP_MS, Demo
 from rota.cli.demo_crew import Crew
-from rota.cli.demo_view import Snapshot, View
+from rota.cli.demo_view import DemoSnapshot, DemoView
 from rota.clock import SECOND, Clock, Instant, Millis, format_duration
 from rota.core.outcome import Answer, TouchOutcome
 from rota.core.task import Identity, RunStatus, Settlement, Task, TaskStatus, Transition
@@ -82,7 +82,7 @@ _RECOVERY_LIMIT: Final = LEASE_MS + SWEEP_MS + 2 * SECOND
 class Story:
     """Tells the story: touches by the app, everything else by looking at the store."""
 
-    def __init__(self, app: Rota, store: Store, crew: Crew, view: View, clock: Clock) -> None:
+    def __init__(self, app: Rota, store: Store, crew: Crew, view: DemoView, clock: Clock) -> None:
         self._app = app
         self._store = store
         self._crew = crew
@@ -105,7 +105,7 @@ class Story:
         while True:
             runs = await self._store.runs(RunQuery(limit=6))
             counts, instances = await self._store.counts(), await self._store.instances()
-            self._view.show(Snapshot(counts, instances, runs.items, await self._store.now()))
+            self._view.show(DemoSnapshot(counts, instances, runs.items, await self._store.now()))
             await asyncio.sleep(0.25)
 
     # --- the acts ---
@@ -177,7 +177,7 @@ class Story:
         (reply,) = await self._store.settle([late])
         return reply.answer
 
-    # --- looking ---
+    # --- queries ---
 
     async def _until(self, look: Callable[[], Awaitable[_Found | None]], what: str) -> _Found:
         """Look until there is something to see; a story that gets stuck is a story that did not happen."""

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-__all__ = ["Lines", "Picture", "Silence", "Snapshot", "View"]
+__all__ = ["DemoSnapshot", "DemoView", "Lines", "LivePicture", "Silence"]
 
 _STYLES: Final[Mapping[str, str]] = {"success": "green", "error": "red", "lost": "bold red"}
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DemoSnapshot:
     """What the store says at one moment."""
 
     counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
@@ -35,7 +35,7 @@ class Snapshot:
     now: Instant = 0
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """What the story is told to."""
 
     wants_pictures: bool
@@ -48,7 +48,7 @@ class View(Protocol):
         """What is happening now."""
         ...
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """What the store says now."""
         ...
 
@@ -64,7 +64,7 @@ class Silence:
     def say(self, sentence: str) -> None:
         """Nothing is said."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         """Nothing is shown."""
 
 
@@ -79,7 +79,7 @@ class Lines(Silence):
         sys.stdout.flush()
 
 
-class Picture:
+class LivePicture:
     """For terminals: the sentence of the moment above the types, the workers and the latest runs."""
 
     wants_pictures = True
@@ -89,7 +89,7 @@ class Picture:
 
         self._started = time.monotonic()
         self._sentences: deque[tuple[float, str]] = deque(maxlen=6)
-        self._snapshot = Snapshot()
+        self._snapshot = DemoSnapshot()
         self._live: Live = Live(self.picture(), refresh_per_second=8)
 
     def watching(self) -> AbstractContextManager[object]:
@@ -99,7 +99,7 @@ class Picture:
         self._sentences.append((time.monotonic() - self._started, printable(sentence)))
         self._live.update(self.picture())
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: DemoSnapshot) -> None:
         self._snapshot = snapshot
         self._live.update(self.picture())
 

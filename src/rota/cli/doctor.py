@@ -22,7 +22,7 @@ from rota.clock import SECOND, Clock, Millis, SystemClock, format_duration
 from rota.config import Config
 from rota.config.urls import masked, scheme_of
 from rota.errors import RotaError, SchemaMismatch
-from rota.part import Finding
+from rota.part import CheckResult
 from rota.stores import open_store
 from rota.stores.base import Store
 
@@ -46,7 +46,7 @@ async def doctor(cli: Cli) -> None:
     try:
         config = cli.config
     except RotaError as error:
-        findings.append(Finding("config", "error", str(error), "Correct the configuration."))
+        findings.append(CheckResult("config", "error", str(error), "Correct the configuration."))
     else:
         findings += _config(cli, config)
         findings += [finding async for finding in _store(config.store_url, config.call_timeout_ms / SECOND)]
@@ -59,7 +59,7 @@ async def doctor(cli: Cli) -> None:
     _report(cli, findings)
 
 
-def _report(cli: Cli, findings: list[Finding]) -> None:
+def _report(cli: Cli, findings: list[CheckResult]) -> None:
     healthy = all(finding.status != "error" for finding in findings)
     if cli.output.as_json:
         cli.output.one({"ok": healthy, "checks": [asdict(finding) for finding in findings]})
@@ -78,22 +78,22 @@ def _report(cli: Cli, findings: list[Finding]) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _python() -> Finding:
-    return Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+def _python() -> CheckResult:
+    return CheckResult("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
-def _config(cli: Cli, config: Config) -> Iterator[Finding]:
+def _config(cli: Cli, config: Config) -> Iterator[CheckResult]:
     named = cli.options.config or os.environ.get("ROTA_CONFIG")
     where = str(named) if named else "rota.yaml" if Path("rota.yaml").exists() else "no file: defaults and environment"
-    yield Finding("config", "ok", f"{where}; {len(config.tasks)} task types")
+    yield CheckResult("config", "ok", f"{where}; {len(config.tasks)} task types")
     for warning in config.warnings:
-        yield Finding("config", "warning", warning)
+        yield CheckResult("config", "warning", warning)
 
 
 # --- the store ----------------------------------------------------------------------------------------------------
 
 
-async def _store(url: str, call_timeout: float) -> AsyncIterator[Finding]:
+async def _store(url: str, call_timeout: float) -> AsyncIterator[CheckResult]:
     file = sqlite_file(url)
     if file is not None:
         yield _sqlite_version()
@@ -112,7 +112,7 @@ async def _store(url: str, call_timeout: float) -> AsyncIterator[Finding]:
         yield _unusable(error, "store")
         return
     try:
-        yield Finding("store", "ok", masked(url))
+        yield CheckResult("store", "ok", masked(url))
         yield _schema(store, url)
         if file is not None:
             yield _journal(file, url)
@@ -122,13 +122,13 @@ async def _store(url: str, call_timeout: float) -> AsyncIterator[Finding]:
         await store.close()
 
 
-async def _redis(url: str) -> list[Finding]:
+async def _redis(url: str) -> list[CheckResult]:
     from rota.cli.doctor_redis import examine
 
     return await asyncio.to_thread(examine, url)
 
 
-async def _database(url: str, call_timeout: float) -> Finding:
+async def _database(url: str, call_timeout: float) -> CheckResult:
     """Tokens, the audit log, alerts and memory lie there, also when the store is another."""
     file = sqlite_file(url)
     if file is not None and not file.exists():
@@ -142,10 +142,10 @@ async def _database(url: str, call_timeout: float) -> Finding:
         return _unusable(error, "database")
     await database.close()
     where = "" if database.schema is None else f", in the schema {database.schema}"
-    return Finding("database", "ok", f"{masked(url)}{where}")
+    return CheckResult("database", "ok", f"{masked(url)}{where}")
 
 
-async def _database_owner(config: Config) -> list[Finding]:
+async def _database_owner(config: Config) -> list[CheckResult]:
     """Whether what the store's tasks are about lies in this database, or in one that others have."""
     from rota.runtime.database_owner import location_of, owner_of, refusal
 
@@ -156,16 +156,16 @@ async def _database_owner(config: Config) -> list[Finding]:
     finally:
         await store.close()
     here, identity = location_of(config.database_url), await _identity(config)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for part, owner in owners.items():
         if owner.identity == identity:
-            findings.append(Finding(f"{part} data", "ok", "in this database"))
+            findings.append(CheckResult(f"{part} data", "ok", "in this database"))
             continue
         # Where there is no database yet nobody serves anything, and this may be any folder.
         file = sqlite_file(config.database_url)
         status = "error" if file is None or file.exists() else "warning"
         advice = refusal(part, config.store_url, here, owner)
-        findings.append(Finding(f"{part} data", status, f"in another database: {owner.location}", advice))
+        findings.append(CheckResult(f"{part} data", status, f"in another database: {owner.location}", advice))
     return findings
 
 
@@ -183,37 +183,37 @@ async def _identity(config: Config) -> str | None:
         await database.close()
 
 
-def _schema(store: Store, url: str) -> Finding:
+def _schema(store: Store, url: str) -> CheckResult:
     """Whoever shares a database with an application wants to know where Rota's tables are."""
     if scheme_of(url) != "postgresql":
-        return Finding("schema", "ok", "up to date")
+        return CheckResult("schema", "ok", "up to date")
     from rota.stores.sql import SqlStore
 
     assert isinstance(store, SqlStore)
-    return Finding("schema", "ok", f"up to date, tables in the schema {store.database.schema}")
+    return CheckResult("schema", "ok", f"up to date, tables in the schema {store.database.schema}")
 
 
-def _unusable(error: RotaError, what: str) -> Finding:
+def _unusable(error: RotaError, what: str) -> CheckResult:
     if isinstance(error, SchemaMismatch):
-        return Finding("schema", "error", str(error), f"Upgrade Rota, or use another {what}.")
+        return CheckResult("schema", "error", str(error), f"Upgrade Rota, or use another {what}.")
     detail = " ".join(str(error).split())
-    return Finding(what, "error", detail, f"Start the server, or correct the URL: {_SET_BY[what]}.")
+    return CheckResult(what, "error", detail, f"Start the server, or correct the URL: {_SET_BY[what]}.")
 
 
-def _absent(file: Path, what: str) -> Finding:
+def _absent(file: Path, what: str) -> CheckResult:
     """The file is made when something is first written; a doctor who leaves one behind would be no help."""
     folder = file.absolute().parent
     if not folder.is_dir():
-        return Finding(what, "error", f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
+        return CheckResult(what, "error", f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
-        return Finding(what, "error", f"The folder {folder} is not writable.", f"Allow it, or use {_SET_BY[what]}.")
-    return Finding(what, "ok", f"{file} does not exist yet; the first worker or command makes it")
+        return CheckResult(what, "error", f"The folder {folder} is not writable.", f"Allow it, or use {_SET_BY[what]}.")
+    return CheckResult(what, "ok", f"{file} does not exist yet; the first worker or command makes it")
 
 
-def _sqlite_version() -> Finding:
+def _sqlite_version() -> CheckResult:
     if sqlite3.sqlite_version_info >= WAL_FIXED:
-        return Finding("sqlite", "ok", sqlite3.sqlite_version)
-    return Finding(
+        return CheckResult("sqlite", "ok", sqlite3.sqlite_version)
+    return CheckResult(
         "sqlite",
         "warning",
         f"{sqlite3.sqlite_version} has the WAL-reset bug",
@@ -221,7 +221,7 @@ def _sqlite_version() -> Finding:
     )
 
 
-def _journal(file: Path, url: str) -> Finding:
+def _journal(file: Path, url: str) -> CheckResult:
     try:
         connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=2)
         try:
@@ -229,14 +229,16 @@ def _journal(file: Path, url: str) -> Finding:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        return Finding("journal", "error", str(error), f"See who may read and write {file}.")
+        return CheckResult("journal", "error", str(error), f"See who may read and write {file}.")
     synchronous = _query_value(url, "synchronous") or "FULL"
     detail = f"journal_mode={mode}, synchronous={synchronous.upper()}"
     if mode != "wal":
-        return Finding("journal", "warning", detail, "Readers and writer wait for each other. Is it a network disk?")
+        return CheckResult(
+            "journal", "warning", detail, "Readers and writer wait for each other. Is it a network disk?"
+        )
     if synchronous.upper() in ("NORMAL", "OFF"):
-        return Finding("journal", "warning", detail, "A power cut may lose accepted work. Use synchronous=FULL.")
-    return Finding("journal", "ok", detail)
+        return CheckResult("journal", "warning", detail, "A power cut may lose accepted work. Use synchronous=FULL.")
+    return CheckResult("journal", "ok", detail)
 
 
 def _query_value(url: str, name: str) -> str | None:
@@ -246,8 +248,8 @@ def _query_value(url: str, name: str) -> str | None:
     return values[0] if values else None
 
 
-async def _each(store: Store, clock: Clock) -> AsyncIterator[Finding]:
-    checks: tuple[tuple[str, Callable[[Store, Clock], Awaitable[Finding]]], ...] = (
+async def _each(store: Store, clock: Clock) -> AsyncIterator[CheckResult]:
+    checks: tuple[tuple[str, Callable[[Store, Clock], Awaitable[CheckResult]]], ...] = (
         ("round trip", _round_trip),
         ("clock", _clock_offset),
         ("instances", _instances),
@@ -257,10 +259,10 @@ async def _each(store: Store, clock: Clock) -> AsyncIterator[Finding]:
         try:
             yield await check(store, clock)
         except RotaError as error:
-            yield Finding(name, "error", str(error), "Look at the store's own log.")
+            yield CheckResult(name, "error", str(error), "Look at the store's own log.")
 
 
-async def _round_trip(store: Store, clock: Clock) -> Finding:
+async def _round_trip(store: Store, clock: Clock) -> CheckResult:
     """One read and one write that changes nothing: an instance that never was says goodbye."""
     started = clock.monotonic()
     await store.now()
@@ -269,28 +271,30 @@ async def _round_trip(store: Store, clock: Clock) -> Finding:
     written = clock.monotonic()
     detail = f"read {(read - started) * 1_000:.1f} ms, write {(written - read) * 1_000:.1f} ms"
     if (written - started) * 1_000 > 2 * SLOW_ROUND_TRIP:
-        return Finding("round trip", "warning", detail, "That is slow. Is the store near, and its disk idle?")
-    return Finding("round trip", "ok", detail)
+        return CheckResult("round trip", "warning", detail, "That is slow. Is the store near, and its disk idle?")
+    return CheckResult("round trip", "ok", detail)
 
 
-async def _clock_offset(store: Store, clock: Clock) -> Finding:
+async def _clock_offset(store: Store, clock: Clock) -> CheckResult:
     before = clock.now()
     at = await store.now()
     offset = at - (before + clock.now()) // 2
     detail = f"this host is {format_duration(abs(offset))} {'behind' if offset > 0 else 'ahead of'} the store"
     if abs(offset) > CLOCK_TOLERANCE:
-        return Finding("clock", "warning", detail, "The store's clock rules, so nothing breaks; still, check NTP here.")
-    return Finding("clock", "ok", detail)
+        return CheckResult(
+            "clock", "warning", detail, "The store's clock rules, so nothing breaks; still, check NTP here."
+        )
+    return CheckResult("clock", "ok", detail)
 
 
-async def _instances(store: Store, clock: Clock) -> Finding:
+async def _instances(store: Store, clock: Clock) -> CheckResult:
     found, now = await store.instances(), await store.now()
     silent = [each for each in found if not is_alive(each, now)]
     detail = f"{len(found) - len(silent)} alive"
     if not silent:
-        return Finding("instances", "ok", detail)
+        return CheckResult("instances", "ok", detail)
     last = max(silent, key=lambda each: each.seen_at)
-    return Finding(
+    return CheckResult(
         "instances",
         "warning",
         f"{detail}, {len(silent)} silent (the last since {relative(last.seen_at, now)})",
@@ -298,7 +302,7 @@ async def _instances(store: Store, clock: Clock) -> Finding:
     )
 
 
-async def _work(store: Store, clock: Clock) -> Finding:
+async def _work(store: Store, clock: Clock) -> CheckResult:
     counts = (await store.counts()).values()
     pending, running, failed = (
         sum(getattr(each, state) for each in counts) for state in ("pending", "running", "failed")
@@ -306,7 +310,7 @@ async def _work(store: Store, clock: Clock) -> Finding:
     detail = f"{pending} pending, {running} running, {failed} dead letters"
     now = await store.now()
     if pending and not alive(await store.instances(), now):
-        return Finding("work", "warning", detail, "Work waits, but no worker is running. `rota worker --app ...`.")
+        return CheckResult("work", "warning", detail, "Work waits, but no worker is running. `rota worker --app ...`.")
     if failed:
-        return Finding("work", "warning", detail, "`rota dlq ls` shows why, `rota dlq redrive` tries again.")
-    return Finding("work", "ok", detail)
+        return CheckResult("work", "warning", detail, "`rota dlq ls` shows why, `rota dlq redrive` tries again.")
+    return CheckResult("work", "ok", detail)

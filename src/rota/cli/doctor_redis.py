@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from rota.errors import RotaError
-from rota.part import Finding
+from rota.part import CheckResult
 
 if TYPE_CHECKING:
     from rota.stores.redis.address import Address
@@ -45,7 +45,7 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-def examine(url: str) -> list[Finding]:
+def examine(url: str) -> list[CheckResult]:
     """Every finding about the server. Nothing if it cannot be reached: opening the store says that better."""
     if find_spec("redis") is None:
         return []
@@ -61,7 +61,7 @@ def examine(url: str) -> list[Finding]:
         return []
 
 
-def worst(nodes: Sequence[list[Finding]]) -> list[Finding]:
+def worst(nodes: Sequence[list[CheckResult]]) -> list[CheckResult]:
     """One finding for each check: the gravest."""
     gravity = ("ok", "warning", "error")
     checks = dict.fromkeys(finding.check for node in nodes for finding in node)
@@ -72,7 +72,7 @@ def worst(nodes: Sequence[list[Finding]]) -> list[Finding]:
     ]
 
 
-def of_server(name: str, client: Client, prefix: str, user: str = "default") -> list[Finding]:
+def of_server(name: str, client: Client, prefix: str, user: str = "default") -> list[CheckResult]:
     """The findings about one server, whose connection is closed; `name` tells several apart."""
     try:
         findings = [*_server(client), _acl(client, prefix, user)]
@@ -80,14 +80,14 @@ def of_server(name: str, client: Client, prefix: str, user: str = "default") -> 
         client.close()
     if not name:
         return findings
-    return [Finding(one.check, one.status, f"{name}: {one.detail}", one.advice) for one in findings]
+    return [CheckResult(one.check, one.status, f"{name}: {one.detail}", one.advice) for one in findings]
 
 
-def _server(client: Client) -> Iterator[Finding]:
+def _server(client: Client) -> Iterator[CheckResult]:
     facts = _facts(client)
     if facts is None:
         advice = "Version, persistence and memory could not be checked. Allow INFO: ACL SETUSER <user> +info"
-        yield Finding("redis", "warning", "this user may not ask INFO", advice)
+        yield CheckResult("redis", "warning", "this user may not ask INFO", advice)
         return
     yield _version(facts)
     yield _security(facts)
@@ -162,27 +162,27 @@ def _number(facts: Facts, name: str) -> int:
     return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else 0
 
 
-def _version(facts: Facts) -> Finding:
+def _version(facts: Facts) -> CheckResult:
     engine, version = _engine(facts)
     detail = f"{engine} {version}, {facts.get('redis_mode', 'standalone')}, {facts.get('role', 'master')}"
     if _numbers(version) < LEAST:
-        return Finding("redis", "error", detail, "Rota needs Redis 6.2 or later, or Valkey. Upgrade the server.")
+        return CheckResult("redis", "error", detail, "Rota needs Redis 6.2 or later, or Valkey. Upgrade the server.")
     if facts.get("role") not in (None, "master"):
-        return Finding(
+        return CheckResult(
             "redis", "error", detail, "A replica takes no writes. Name the primary, or use redis+sentinel://."
         )
-    return Finding("redis", "ok", detail)
+    return CheckResult("redis", "ok", detail)
 
 
-def _security(facts: Facts) -> Finding:
+def _security(facts: Facts) -> CheckResult:
     engine, version = _engine(facts)
     mended = SCRIPT_ESCAPE_FIXED[engine]
     found = _numbers(version)
     line, patch = found[:2], (*found, 0, 0, 0)[2]
     if line > max(mended) or patch >= mended.get(line, 1_000_000):
-        return Finding("security", "ok", f"{engine} {version} has no known hole that scripts open")
+        return CheckResult("security", "ok", f"{engine} {version} has no known hole that scripts open")
     later = [f"{'.'.join(map(str, each))}.{at}" for each, at in mended.items() if each >= line]
-    return Finding(
+    return CheckResult(
         "security",
         "warning",
         f"{engine} {version} has {SCRIPT_ESCAPE}",
@@ -191,15 +191,15 @@ def _security(facts: Facts) -> Finding:
     )
 
 
-def _persistence(facts: Facts, appendfsync: str | None) -> Finding:
+def _persistence(facts: Facts, appendfsync: str | None) -> CheckResult:
     broken = [
         name for name in ("aof_last_write_status", "rdb_last_bgsave_status") if facts.get(name, "ok") not in ("ok", "")
     ]
     if broken:
         advice = "Redis cannot write to its disk, and may refuse all writes. See its log and the space on the disk."
-        return Finding("persistence", "error", f"{', '.join(broken)}: failed", advice)
+        return CheckResult("persistence", "error", f"{', '.join(broken)}: failed", advice)
     if not _number(facts, "aof_enabled"):
-        return Finding(
+        return CheckResult(
             "persistence",
             "warning",
             "the append-only file is off",
@@ -207,34 +207,34 @@ def _persistence(facts: Facts, appendfsync: str | None) -> Finding:
         )
     if appendfsync == "no":
         advice = "A power cut may lose half a minute of accepted work. Set 'appendfsync everysec' or 'always'."
-        return Finding("persistence", "warning", "append-only file, appendfsync no", advice)
+        return CheckResult("persistence", "warning", "append-only file, appendfsync no", advice)
     losses = {
         "always": "nothing that was accepted is lost",
         "everysec": "a power cut may lose the last second",
         None: "appendfsync is not told",
     }
     kept = losses.get(appendfsync, "")
-    return Finding("persistence", "ok", f"append-only file, appendfsync {appendfsync or 'unknown'}: {kept}")
+    return CheckResult("persistence", "ok", f"append-only file, appendfsync {appendfsync or 'unknown'}: {kept}")
 
 
-def _eviction(facts: Facts) -> Finding:
+def _eviction(facts: Facts) -> CheckResult:
     policy = str(facts.get("maxmemory_policy", "unknown"))
     if policy == "noeviction":
-        return Finding("eviction", "ok", policy)
+        return CheckResult("eviction", "ok", policy)
     advice = f"With {policy} Redis throws tasks away when memory is short. Set 'maxmemory-policy noeviction'."
     # Without a limit nothing is thrown away yet; somebody need only set one.
-    return Finding("eviction", "error" if _number(facts, "maxmemory") else "warning", policy, advice)
+    return CheckResult("eviction", "error" if _number(facts, "maxmemory") else "warning", policy, advice)
 
 
-def _memory(facts: Facts) -> Finding:
+def _memory(facts: Facts) -> CheckResult:
     used, limit = _number(facts, "used_memory"), _number(facts, "maxmemory")
     if not limit:
-        return Finding("memory", "ok", f"{_megabytes(used)} used, no limit set")
+        return CheckResult("memory", "ok", f"{_megabytes(used)} used, no limit set")
     detail = f"{_megabytes(used)} of {_megabytes(limit)} used"
     if used > NEARLY_FULL * limit:
         advice = "When it is full Redis refuses every write, and nothing can be scheduled or settled. Raise maxmemory."
-        return Finding("memory", "warning", detail, advice)
-    return Finding("memory", "ok", detail)
+        return CheckResult("memory", "warning", detail, advice)
+    return CheckResult("memory", "ok", detail)
 
 
 def _megabytes(size: int) -> str:
@@ -272,7 +272,7 @@ def _attempts(prefix: str) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "SUBSCRIBE", ("SUBSCRIBE", f"{place}:nobody")
 
 
-def _acl(client: Client, prefix: str, user: str) -> Finding:
+def _acl(client: Client, prefix: str, user: str) -> CheckResult:
     from redis.exceptions import MovedError, NoPermissionError, ResponseError
 
     forbidden: dict[str, str] = {}
@@ -286,12 +286,14 @@ def _acl(client: Client, prefix: str, user: str) -> Finding:
             continue
         except ResponseError as error:
             # OOM, READONLY, MISCONF: not a matter of who asks.
-            return Finding("acl", "error", f"{name}: {error}", "Redis refuses to write. See its log and its memory.")
+            return CheckResult(
+                "acl", "error", f"{name}: {error}", "Redis refuses to write. See its log and its memory."
+            )
     if not forbidden:
-        return Finding("acl", "ok", f"the user {user!r} may do all that Rota needs")
+        return CheckResult("acl", "ok", f"the user {user!r} may do all that Rota needs")
     names = list(forbidden)
     keys = any("key" in why or "channel" in why for why in forbidden.values())
     advice = f"ACL SETUSER {user} {' '.join(f'+{name.lower()}' for name in names)}"
     if keys:
         advice = f"ACL SETUSER {user} ~{prefix}* resetchannels &{prefix}* +@all -@admin"
-    return Finding("acl", "error", f"the user {user!r} may not: {', '.join(names)}", f"Allow it: {advice}")
+    return CheckResult("acl", "error", f"the user {user!r} may not: {', '.join(names)}", f"Allow it: {advice}")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import Final, Protocol, runtime_checkable
 
-from rota.cli.collection import no_collection
 from rota.cli.exits import ExitCode, exit_code_of
+from rota.cli.garbage import without_garbage_collection
 from rota.cli.output import write_json
 from rota.errors import RotaError, StoreUnavailable
 from rota.printable import printable_lines
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     # Here, so that Ctrl-C during the imports is met by `main` too.
-    with no_collection():
+    with without_garbage_collection():
         from rota.cli.root import root
 
     try:

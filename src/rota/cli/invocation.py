@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rota.app.operator import Operator
     from rota.app.rota import Rota
 
-__all__ = ["Cli", "Desk", "Options", "command", "group", "program_name", "sqlite_file"]
+__all__ = ["Cli", "Options", "Session", "command", "group", "program_name", "sqlite_file"]
 
 _P = ParamSpec("_P")
 _Outcome = TypeVar("_Outcome", bound="Coroutine[object, object, None] | None")
@@ -66,8 +66,8 @@ class Options:
         return Options(self.as_json or outer.as_json, self.store or outer.store, self.config or outer.config)
 
 
-class Desk(NamedTuple):
-    """What somebody acts with: the connected app, its store, and an operator in the name of whoever sits here."""
+class Session(NamedTuple):
+    """What a command acts with: the connected app, its store, and an operator in the name of whoever typed it."""
 
     app: Rota
     store: Store
@@ -113,7 +113,7 @@ class Cli:
             await store.close()
 
     @asynccontextmanager
-    async def desk(self) -> AsyncGenerator[Desk]:
+    async def session(self) -> AsyncGenerator[Session]:
         """The same for commands that act: whatever they do through the operator is in the audit log."""
         from rota.access import Principal
         from rota.app.operator import Operator
@@ -124,7 +124,7 @@ class Cli:
         for part in own_parts():
             app.host.attach(part)  # its types are told to the store by those who serve them
         async with app:
-            yield Desk(app, await app.store(), Operator(app, Principal.at_the_command_line()))
+            yield Session(app, await app.store(), Operator(app, Principal.at_the_command_line()))
 
     def _tell_of_a_new_file(self) -> None:
         url = self.config.store_url

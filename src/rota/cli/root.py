@@ -12,9 +12,9 @@ from rota.cli import (
     dead_letters,
     demo,
     doctor,
-    insights,
+    instances,
     migrate,
-    people,
+    queues,
     runs,
     schedules,
     schema,
@@ -24,6 +24,7 @@ from rota.cli import (
     top,
     types,
     up,
+    users,
     workers,
 )
 from rota.cli.exits import EPILOGUE
@@ -116,15 +117,15 @@ command(dlq, "redrive")(dead_letters.redrive)
 command(dlq, "purge")(dead_letters.purge)
 
 queue = group("queue", "Queues: what waits, type by type.", root)
-command(queue, "ls")(insights.queue_ls)
+command(queue, "ls")(queues.ls)
 
 instance = group("instance", "Instances: the processes at work.", root)
-command(instance, "ls")(insights.instance_ls)
+command(instance, "ls")(instances.ls)
 
 user = group("user", "One person's data: look, hand out, remove.", root)
-command(user, "show")(people.show)
-command(user, "export")(people.export)
-command(user, "erase")(people.erase)
+command(user, "show")(users.show)
+command(user, "export")(users.export)
+command(user, "erase")(users.erase)
 
 database_ = group("database", "The database beside the store: whose it is, and that it is this one now.", root)
 command(database_, "show")(database.show)

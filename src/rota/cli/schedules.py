@@ -59,7 +59,7 @@ class OverlapPolicy(StrEnum):
     QUEUE = "queue"
 
 
-class Kind(StrEnum):
+class ExpressionKind(StrEnum):
     """What an expression is."""
 
     AUTO = "auto"
@@ -95,9 +95,9 @@ async def add(
     """Add a schedule, or change the one of this type and id. The same call again changes nothing."""
     _check_one_trigger(cron, every, at)
     content = read_payload(payload)
-    async with cli.desk() as desk:
-        await known_type(cli, desk.store, task_type, register=True)
-        info = await desk.operator.upsert_schedule(
+    async with cli.session() as session:
+        await known_type(cli, session.store, task_type, register=True)
+        info = await session.operator.upsert_schedule(
             schedule_id,
             task_type,
             cron=cron,
@@ -111,7 +111,7 @@ async def add(
             jitter=jitter,
             grace=grace,
             max_runs=max_runs,
-            expires=None if expires is None else _expiry(expires, await desk.store.now()),
+            expires=None if expires is None else _expiry(expires, await session.store.now()),
             priority=priority,
         )
     _tell(cli, info)
@@ -188,10 +188,10 @@ async def run_now(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> Non
 
 
 async def _carry_out(cli: Cli, transition: Transition, task_type: str, schedule_id: str) -> None:
-    async with cli.desk() as desk:
-        task = await _find(cli, desk.store, task_type, schedule_id)
-        await apply(desk, transition, task)
-        info = await desk.app.schedules.get(task.key, task.task_type)
+    async with cli.session() as session:
+        task = await _find(cli, session.store, task_type, schedule_id)
+        await apply(session, transition, task)
+        info = await session.app.schedules.get(task.key, task.task_type)
     if info is None:
         raise UnknownTask(f"The schedule {name_of(task.identity)!r} has just been removed. List the schedules again.")
     _tell(cli, info)
@@ -234,12 +234,12 @@ def explain(
         str | None, typer.Option("--from", metavar="TIME", help="Fires from then on. Default: now.")
     ] = None,
     n: Annotated[int, typer.Option("-n", "--count", metavar="N", help="How many fires to list, 0 to 1000.")] = 5,
-    kind: Annotated[Kind, typer.Option("--kind", help="What the expression is.")] = Kind.AUTO,
+    kind: Annotated[ExpressionKind, typer.Option("--kind", help="What the expression is.")] = ExpressionKind.AUTO,
 ) -> None:
     """Say in words when something fires, list the next fires, and note where a change of the clocks moves one."""
     timezone = tz or cli.config.timezone
     start_at = SystemClock().now() if start is None else _instant(start, timezone)
-    chosen = _guess(expression) if kind is Kind.AUTO else kind
+    chosen = _guess(expression) if kind is ExpressionKind.AUTO else kind
     trigger = parse_trigger(chosen.value, expression, timezone=timezone, now=start_at, allow_past=True)
     # A cron job or a time that falls on the start itself is meant too; an interval is counted from the start.
     after = start_at - 1 if isinstance(trigger, Cron | Once) else start_at
@@ -266,11 +266,11 @@ _DATE: Final = re.compile(r"\d{4}-\d\d")
 _NUMBER: Final = re.compile(r"\d+")
 
 
-def _guess(expression: str) -> Kind:
+def _guess(expression: str) -> ExpressionKind:
     text = expression.strip()
     if _NUMBER.fullmatch(text) or _DURATION.fullmatch(text):
-        return Kind.INTERVAL
-    return Kind.ONCE if _DATE.match(text) else Kind.CRON
+        return ExpressionKind.INTERVAL
+    return ExpressionKind.ONCE if _DATE.match(text) else ExpressionKind.CRON
 
 
 def _late_note(trigger: AnyTrigger, after: Instant) -> list[str]:

@@ -17,7 +17,7 @@ from rota.app.duties import duties_alone
 from rota.app.signals import signals_go_to
 from rota.errors import InvalidConfig
 
-__all__ = ["STOP_SECONDS", "Listener", "serve"]
+__all__ = ["STOP_SECONDS", "BoundSocket", "serve"]
 
 STOP_SECONDS: Final = 30.0
 """How long running work may finish after the first signal."""
@@ -29,7 +29,7 @@ _EVERYWHERE: Final[Mapping[str, str]] = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1"
 """Where to find on this host what is bound to all of its addresses."""
 
 
-class Listener:
+class BoundSocket:
     """A bound socket: the port is ours, and nobody is answered yet."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -79,7 +79,7 @@ def _refusal(host: str, port: int, error: OSError) -> str:
     return f"{host}:{port} cannot be served: {error.strerror or error}. Use another --host or --port."
 
 
-class _Server(uvicorn.Server):
+class _QuietUvicorn(uvicorn.Server):
     """Uvicorn that leaves the signals to us, and says when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -97,7 +97,7 @@ class _Server(uvicorn.Server):
 
 async def serve(
     service: Service,
-    listener: Listener,
+    bound: BoundSocket,
     *,
     with_worker: bool = True,
     on_up: Callable[[], None],
@@ -109,7 +109,7 @@ async def serve(
     is released, and runs elsewhere.
     """
     server = _server(service)
-    answering = asyncio.create_task(server.serve(sockets=[listener.socket]), name="rota-http")
+    answering = asyncio.create_task(server.serve(sockets=[bound.socket]), name="rota-http")
     stopping: list[asyncio.Task[None]] = []
 
     def on_signal() -> None:
@@ -135,8 +135,8 @@ async def serve(
             await asyncio.gather(answering, *stopping)
 
 
-def _server(service: Service) -> _Server:
-    return _Server(
+def _server(service: Service) -> _QuietUvicorn:
+    return _QuietUvicorn(
         uvicorn.Config(
             create_api(service),
             # A login link has its token in the query: no access log, and no server's name for whoever probes.
@@ -150,7 +150,7 @@ def _server(service: Service) -> _Server:
     )
 
 
-async def _up(server: _Server, answering: asyncio.Task[None]) -> None:
+async def _up(server: _QuietUvicorn, answering: asyncio.Task[None]) -> None:
     """Until the first request can be answered, or the server has failed."""
     up = asyncio.create_task(server.is_up.wait(), name="rota-http-up")
     await asyncio.wait([up, answering], return_when=asyncio.FIRST_COMPLETED)
@@ -159,7 +159,7 @@ async def _up(server: _Server, answering: asyncio.Task[None]) -> None:
         answering.result()
 
 
-async def _stop(service: Service, server: _Server, patience: float) -> None:
+async def _stop(service: Service, server: _QuietUvicorn, patience: float) -> None:
     server.should_exit = True
     # Whoever listens to the feed would keep the server waiting.
     await service.feed.close()

@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from rota.app.results import TaskDetails
-from rota.cli.invocation import Cli, Desk
+from rota.cli.invocation import Cli, Session
 from rota.config.urls import masked
 from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.core.task_type import did_you_mean
@@ -129,12 +129,12 @@ async def bring_built_in(cli: Cli, store: Store, name: str) -> None:
         await store.put_types([build(cli.config).host.declared[name]])
 
 
-async def apply(desk: Desk, transition: Transition, task: Task) -> TaskDetails | None:
+async def apply(session: Session, transition: Transition, task: Task) -> TaskDetails | None:
     """One of the operator's events on a task that is there; the task as it is then, None if it is purged."""
     try:
-        return await desk.operator.apply(transition, task.identity)
+        return await session.operator.apply(transition, task.identity)
     except IllegalTransition:
-        (found,) = await desk.store.get([task.identity])
+        (found,) = await session.store.get([task.identity])
         raise IllegalTransition(_refusal(transition, task if found is None else found)) from None
 
 

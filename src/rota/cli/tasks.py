@@ -140,9 +140,9 @@ async def explain(
 ) -> None:
     """Say why a task waits, what comes before it, and when it may run; or why there is none."""
     target = Target(task_type, key, user, device, agent)
-    async with cli.desk() as desk:
-        identity = await _identity(cli, desk.store, target)
-        waiting = await desk.app.tasks.explain(identity.task_type, identity.key)
+    async with cli.session() as session:
+        identity = await _identity(cli, session.store, target)
+        waiting = await session.app.tasks.explain(identity.task_type, identity.key)
     if cli.output.as_json:
         cli.output.one(waiting.to_dict())
         return
@@ -255,9 +255,9 @@ async def schedule(
     target = Target(task_type, key, user, device, agent)
     identity = target.identity(cli)
     content = read_payload(payload)
-    async with cli.desk() as desk:
-        await known_type(cli, desk.store, identity.task_type, register=True)
-        receipt = await desk.operator.schedule(
+    async with cli.session() as session:
+        await known_type(cli, session.store, identity.task_type, register=True)
+        receipt = await session.operator.schedule(
             identity.task_type,
             content,
             key=target.given_key,
@@ -285,9 +285,9 @@ async def reset(
 ) -> None:
     """Forget the failures in a row, so that activity is taken on again."""
     identity = Target(task_type, key, user, device, agent).identity(cli)
-    async with cli.desk() as desk:
-        await known_type(cli, desk.store, identity.task_type)
-        await desk.operator.reset(identity)
+    async with cli.session() as session:
+        await known_type(cli, session.store, identity.task_type)
+        await session.operator.reset(identity)
     done = {"task_type": identity.task_type, "key": identity.key, "reset": True}
     cli.output.one(done, f"{name_of(identity)}: its failures in a row are forgotten.")
 
@@ -365,11 +365,11 @@ def _refuse_ids(user: str | None, device: str | None, agent: str | None) -> None
 
 async def _several(cli: Cli, transition: Transition, names: Sequence[str], *, yes: bool, dry_run: bool) -> None:
     named = [Target(name).identity(cli) for name in names]
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         for task_type in dict.fromkeys(identity.task_type for identity in named):
-            await known_type(cli, desk.store, task_type)
-        identities = [await meant_by(desk.store, identity) for identity in named]
-        await act_on_these(cli, desk, transition, identities, yes=yes, dry_run=dry_run)
+            await known_type(cli, session.store, task_type)
+        identities = [await meant_by(session.store, identity) for identity in named]
+        await act_on_these(cli, session, transition, identities, yes=yes, dry_run=dry_run)
 
 
 def _refuse_names(names: Sequence[str] | None, device: str | None, agent: str | None) -> None:
@@ -380,16 +380,16 @@ def _refuse_names(names: Sequence[str] | None, device: str | None, agent: str | 
 
 
 async def _many(cli: Cli, transition: Transition, query: TaskQuery, *, yes: bool, dry_run: bool) -> None:
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         if query.task_type is not None:
-            await known_type(cli, desk.store, query.task_type)
-        await act_on_all(cli, desk, transition, query, yes=yes, dry_run=dry_run)
+            await known_type(cli, session.store, query.task_type)
+        await act_on_all(cli, session, transition, query, yes=yes, dry_run=dry_run)
 
 
 async def _one(cli: Cli, transition: Transition, target: Target) -> None:
-    async with cli.desk() as desk:
-        task = await find_task(cli, desk.store, target)
-        details = await apply(desk, transition, task)
+    async with cli.session() as session:
+        task = await find_task(cli, session.store, target)
+        details = await apply(session, transition, task)
     name = name_of(task.identity)
     if details is None:
         cli.output.one({"task_type": task.task_type, "key": task.key, "purged": True}, f"{name}: purged.")

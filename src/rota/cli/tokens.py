@@ -57,9 +57,9 @@ async def add(
     lifetime_ms = None if expires is None else parse_duration(expires, what="--expires")
     if lifetime_ms is not None and lifetime_ms <= 0:
         raise InvalidInput(f"--expires {expires!r} would end at once. Give a duration like 90d.")
-    async with cli.desk() as desk:
-        expires_at = None if lifetime_ms is None else await desk.store.now() + lifetime_ms
-        made = await desk.operator.add_token(name, chosen, expires_at=expires_at)
+    async with cli.session() as session:
+        expires_at = None if lifetime_ms is None else await session.store.now() + lifetime_ms
+        made = await session.operator.add_token(name, chosen, expires_at=expires_at)
     if cli.output.as_json:
         cli.output.one({**made.token.to_dict(), "secret": made.secret})
         return
@@ -74,8 +74,8 @@ async def ls(cli: Cli) -> None:
     """List the tokens: everything but their secrets."""
     from rota.access import Tokens
 
-    async with cli.desk() as desk:
-        tokens = await Tokens(await desk.app.database()).list()
+    async with cli.session() as session:
+        tokens = await Tokens(await session.app.database()).list()
     empty = "No tokens. `rota token add NAME --role operator` makes one."
     cli.output.page([token.to_dict() for token in tokens], _COLUMNS, empty=empty)
 
@@ -84,8 +84,8 @@ async def revoke(
     cli: Cli, token_id: Annotated[str, typer.Argument(metavar="ID", help="The id, as `token ls` prints it.")]
 ) -> None:
     """End a token now: whoever uses it is refused from the next call on."""
-    async with cli.desk() as desk:
-        token = await desk.operator.revoke_token(token_id)
+    async with cli.session() as session:
+        token = await session.operator.revoke_token(token_id)
     cli.output.one(token.to_dict(), f"The token {token.name!r} ({token.id}) is revoked.")
 
 
@@ -102,8 +102,8 @@ async def audit_ls(
     from rota.access import AuditQuery
 
     query = AuditQuery(actor=actor, action=action, target=target, limit=limit, cursor=cursor)
-    async with cli.desk() as desk:
-        database = await desk.app.database()
+    async with cli.session() as session:
+        database = await session.app.database()
         await with_watch(cli, lambda: _audit(cli, database, query), watch=watch)
 
 

@@ -37,8 +37,8 @@ async def top(
     """Watch throughput, lateness, queues, failures and instances, live. Keys: q quits, p pauses, ? helps."""
     from rota.cli.top_view import frame
 
-    async with cli.desk() as desk:
-        look = await _look(desk.app, minutes)
+    async with cli.session() as session:
+        look = await _look(session.app, minutes)
         if cli.output.as_json:
             cli.output.one(look.to_dict())
             return
@@ -47,7 +47,7 @@ async def top(
         if once or not cli.output.on_terminal or console.is_dumb_terminal:
             console.print(frame(look, width=console.width))
         else:
-            await _watch(desk.app, console, look, minutes)
+            await _watch(session.app, console, look, minutes)
 
 
 def _console() -> Console:

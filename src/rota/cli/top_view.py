@@ -233,7 +233,7 @@ def _instances(look: Look, width: int, room: int | None) -> _Part:
     if room is not None and room < 8:
         return None, 0
     rows, more = _that_fit(look.seen.instances, None if room is None else max(2, room // 4))
-    words = _more(more) if rows else [_words("nobody is at work: start `rota up` or `rota worker`", "yellow")]
+    words = _more(more) if rows else [_words("no instances running: start `rota up` or `rota worker`", "yellow")]
     return _table(_INSTANCE_COLUMNS, (_instance_cells(one, look.seen.now) for one in rows), width, *words)
 
 

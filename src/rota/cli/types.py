@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
-from rota.app.views import SWITCHES, off_by
+from rota.app.views import SWITCHES, off_by, settings_of, state_words, trigger_words
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import WatchOption, with_watch
-from rota.cli.shapes import type_shape
 from rota.cli.target import known_type
 from rota.errors import IllegalTransition, InvalidInput
 from rota.stores.base import Counts, Store, TypeRecord
@@ -28,7 +28,7 @@ _COLUMNS: Final = (
     Column("RUNNING", "running"),
     Column("PAUSED", "paused"),
     Column("FAILED", "failed"),
-    Column("KNOWN FROM", "source"),
+    Column("SOURCE", "source"),
 )
 
 
@@ -45,7 +45,9 @@ async def _list(cli: Cli, store: Store) -> None:
     shapes = [_shape(both[name], counts, stored=name in records) for name in sorted(both)]
     if not cli.output.as_json:
         shapes = [{**shape, **_mapping(shape["counts"])} for shape in shapes]
-    cli.output.page(shapes, _COLUMNS, empty="No task types. A worker brings them, or scheduler.tasks in the config.")
+    cli.output.page(
+        shapes, _COLUMNS, empty="No task types. They come from a worker, or from scheduler.tasks in the config."
+    )
 
 
 async def show(cli: Cli, name: NameArgument) -> None:
@@ -62,15 +64,15 @@ async def show(cli: Cli, name: NameArgument) -> None:
 
 async def enable(cli: Cli, name: NameArgument) -> None:
     """Take back `disable`: the configuration decides again."""
-    async with cli.desk() as desk:
-        record = await known_type(cli, desk.store, name, register=True)
+    async with cli.session() as session:
+        record = await known_type(cli, session.store, name, register=True)
         if off_by(record) == "config":
             raise IllegalTransition(
                 f"The configuration has scheduler.tasks.{name}.enabled: false, which no operator can overrule."
                 " Set it to true and restart the workers."
             )
-        await desk.operator.override(name, SWITCHES["enable"])
-        shape = await _look(cli, desk.store, name)
+        await session.operator.override(name, SWITCHES["enable"])
+        shape = await _look(cli, session.store, name)
     cli.output.one(shape, f"{name} is {shape['state']}.")
 
 
@@ -131,10 +133,10 @@ def _limits(
 
 
 async def _override(cli: Cli, name: str, changes: Mapping[str, object], words: str) -> None:
-    async with cli.desk() as desk:
-        await known_type(cli, desk.store, name, register=True)
-        await desk.operator.override(name, changes)
-        shape = await _look(cli, desk.store, name)
+    async with cli.session() as session:
+        await known_type(cli, session.store, name, register=True)
+        await session.operator.override(name, changes)
+        shape = await _look(cli, session.store, name)
     cli.output.one(shape, words.format(name, name))
 
 
@@ -145,10 +147,20 @@ async def _look(cli: Cli, store: Store, name: str) -> dict[str, object]:
 
 
 def _shape(record: TypeRecord, counts: Mapping[str, Counts], *, stored: bool) -> dict[str, object]:
-    source = "store" if stored else "config"
-    return type_shape(record, counts.get(record.task_type.name, Counts()), source=source)
+    """A type: what it is, whether it runs, how many tasks it has, and who knows it."""
+    return {
+        "name": record.task_type.name,
+        "enabled": record.enabled,
+        "override": record.overrides.enabled,
+        "overrides": msgspec.to_builtins(record.overrides),
+        "state": state_words(record),
+        "source": "store" if stored else "config",
+        "trigger": trigger_words(record.task_type),
+        "settings": settings_of(record.effective),
+        "counts": msgspec.to_builtins(counts.get(record.task_type.name, Counts())),
+    }
 
 
 def _mapping(value: object) -> dict[str, object]:
     assert isinstance(value, dict)
-    return {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - made by type_shape
+    return {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - made by _shape

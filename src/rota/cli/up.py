@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from rota.cli.collection import begin_collection, no_collection
+from rota.cli.garbage import start_garbage_collection, without_garbage_collection
 from rota.cli.invocation import Cli, program_name, sqlite_file
 from rota.cli.loading import AppOption, ConcurrencyOption, load_app
 from rota.cli.workers import check_may_work, tell_of_database
@@ -23,7 +23,7 @@ from rota.config.urls import masked
 if TYPE_CHECKING:
     from rota.api.service import Service
     from rota.app.rota import Rota
-    from rota.cli.server import Listener
+    from rota.cli.server import BoundSocket
 
 __all__ = ["token_file", "up"]
 
@@ -44,7 +44,7 @@ async def up(
     concurrency: ConcurrencyOption = None,
 ) -> None:
     """Serve until Ctrl-C: a worker, the dashboard, the HTTP API and the alerts. Without --app: the built-in types."""
-    with no_collection():
+    with without_garbage_collection():
         await _up(cli, app, host, port, concurrency, with_worker=not no_worker)
 
 
@@ -52,7 +52,7 @@ async def _up(
     cli: Cli, app: str | None, host: str | None, port: int | None, concurrency: int | None, *, with_worker: bool
 ) -> None:
     from rota.cli.logs import log_to_stderr
-    from rota.cli.server import Listener
+    from rota.cli.server import BoundSocket
 
     rota = _app(cli, app, concurrency, serves=with_worker)
     config = rota.config
@@ -60,11 +60,11 @@ async def _up(
         check_may_work(config)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(config)
-    listener = Listener(host or config.server.host, config.server.port if port is None else port)
+    bound = BoundSocket(host or config.server.host, config.server.port if port is None else port)
     try:
-        await _serve(cli, rota, listener, is_built_in=app is None and with_worker, with_worker=with_worker)
+        await _serve(cli, rota, bound, is_built_in=app is None and with_worker, with_worker=with_worker)
     finally:
-        listener.close()
+        bound.close()
     cli.output.note("Stopped. Nothing was left running.")
 
 
@@ -76,7 +76,7 @@ def _app(cli: Cli, name: str | None, concurrency: int | None, *, serves: bool) -
     return build(cli.load_config(max_concurrent=concurrency), serves=serves)
 
 
-async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, with_worker: bool) -> None:
+async def _serve(cli: Cli, app: Rota, bound: BoundSocket, *, is_built_in: bool, with_worker: bool) -> None:
     from rota.access.first_token import check_bind, ensure_first_token, has_tokens, is_loopback
     from rota.api.service import Service
     from rota.cli.server import serve
@@ -84,25 +84,25 @@ async def _serve(cli: Cli, app: Rota, listener: Listener, *, is_built_in: bool, 
     from rota.telemetry.tracing import trace_if_configured
 
     trace_if_configured(app)
-    config, is_public = app.config, not is_loopback(listener.host)
+    config, is_public = app.config, not is_loopback(bound.host)
     service = Service(
         app,
         metrics=Metrics(app),
         base_path=config.server.base_path,
         is_public=is_public,
-        allowed_hosts=(*config.server.allowed_hosts, listener.host),
+        allowed_hosts=(*config.server.allowed_hosts, bound.host),
     )
     async with service:
         await app.store()  # without it nothing can be served, and nothing is to be left behind
         if is_public:
-            check_bind(listener.host, await has_tokens(app))
+            check_bind(bound.host, await has_tokens(app))
         await tell_of_database(cli, app)
         secret = None if is_public else await ensure_first_token(app, token_file(config))
         await serve(
             service,
-            listener,
+            bound,
             with_worker=with_worker,
-            on_up=lambda: _is_up(cli, service, listener, secret, is_built_in=is_built_in),
+            on_up=lambda: _is_up(cli, service, bound, secret, is_built_in=is_built_in),
             on_stop=lambda: cli.output.note("Stopping: what runs may finish. Ctrl-C again ends it at once."),
         )
 
@@ -118,14 +118,14 @@ def token_file(config: Config) -> Path:
 # --- what it says ----------------------------------------------------------------------------------------------------
 
 
-def _is_up(cli: Cli, service: Service, listener: Listener, secret: str | None, *, is_built_in: bool) -> None:
-    _greet(cli, service, listener, secret, is_built_in=is_built_in)
-    begin_collection()
+def _is_up(cli: Cli, service: Service, bound: BoundSocket, secret: str | None, *, is_built_in: bool) -> None:
+    _greet(cli, service, bound, secret, is_built_in=is_built_in)
+    start_garbage_collection()
 
 
-def _greet(cli: Cli, service: Service, listener: Listener, secret: str | None, *, is_built_in: bool) -> None:
-    url = listener.url(service.path("/"))
-    login = None if secret is None else listener.url(f"{service.path('/login')}?token={quote(secret)}")
+def _greet(cli: Cli, service: Service, bound: BoundSocket, secret: str | None, *, is_built_in: bool) -> None:
+    url = bound.url(service.path("/"))
+    login = None if secret is None else bound.url(f"{service.path('/login')}?token={quote(secret)}")
     if cli.output.as_json:
         ready = {"url": url, "login": login, "pid": os.getpid(), "store": masked(service.app.config.store_url)}
         sys.stdout.write(json.dumps(ready) + "\n")

@@ -1,7 +1,7 @@
 """Configuration: one file in the seeds' shape, the environment over it, flags over both."""
 
 from rota.config.load import read_config
-from rota.config.model import Config, Row
+from rota.config.model import Config, SettingRow
 from rota.config.section import Entries, Rule, Section, Setting, TypeOption
 
-__all__ = ["Config", "Entries", "Row", "Rule", "Section", "Setting", "TypeOption", "read_config"]
+__all__ = ["Config", "Entries", "Rule", "Section", "Setting", "SettingRow", "TypeOption", "read_config"]

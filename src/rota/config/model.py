@@ -25,7 +25,7 @@ __all__ = [
     "TASKS",
     "USER_KEY",
     "Config",
-    "Row",
+    "SettingRow",
     "default_database",
     "default_spool",
     "warn_of_split",
@@ -42,7 +42,7 @@ SPOOL_FILE: Final = "rota-spool.db"
 """The spool unless another file is named: in the working directory."""
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One line of `rota config show`."""
 
     path: str
@@ -127,9 +127,9 @@ class Config:
         if found:
             raise InvalidConfig(" ".join(found))
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SettingRow]:
         """Every setting with its value and its source; passwords are hidden."""
-        return [Row(path, masked(value), self.sources.get(path, "default")) for path, value in self._values()]
+        return [SettingRow(path, masked(value), self.sources.get(path, "default")) for path, value in self._values()]
 
     def _values(self) -> Iterator[tuple[str, str]]:
         for path, attribute in SETTINGS.items():

@@ -64,7 +64,7 @@ async def _bulk(view: View, form: Form) -> Response:
     meant = await _meant(view, form)
     expected = form.get("expected")
     if meant == []:
-        return view.back("Nothing was chosen. Tick some rows, or “all that match”.", _origin(view, form))
+        return view.back("Nothing was selected. Select some rows, or “all matching”.", _origin(view, form))
     found = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
     if expected is None:
         return await _ask_first(view, form, transition, meant, found.counted)
@@ -95,7 +95,7 @@ async def _ask_first(
         left = sum(task is None or transition not in actions.offered(task) for task in found)
         if left == len(meant):
             fate = _DONE.get(transition, transition.value)
-            return view.back(f"None of the chosen tasks can be {fate}, by their state.", _origin(view, form))
+            return view.back(f"None of the selected tasks can be {fate} in their current state.", _origin(view, form))
     values = {
         "form": form,
         "event": transition,

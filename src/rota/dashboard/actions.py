@@ -47,8 +47,8 @@ _LABELS: Final[Mapping[Transition, str]] = {
     Transition.PURGE: "Purge",
 }
 _QUESTIONS: Final[Mapping[Transition, str]] = {
-    Transition.CANCEL: "Cancel {}? It ends; a running handler is told to stop.",
-    Transition.PURGE: "Purge {}? It is removed for good.",
+    Transition.CANCEL: "Cancel {}? A running handler is asked to stop.",
+    Transition.PURGE: "Purge {}? It is deleted permanently.",
 }
 DANGEROUS: Final = frozenset({Transition.CANCEL, Transition.PURGE})
 """What nobody can undo: it looks different wherever it is offered."""
@@ -145,7 +145,9 @@ def _on_schedule(transition: Transition, task: Task) -> Action:
         command=shlex.join(["rota", "schedule", _word(transition), task.task_type, task.key]),
         method="POST",
         url=f"/api/schedules/{task.task_type}/{quote_key(task.key)}/{_word(transition)}",
-        question=f"Cancel the schedule {task.key}? It fires no more." if transition is Transition.CANCEL else None,
+        question=f"Cancel the schedule {task.key}? It will not fire again."
+        if transition is Transition.CANCEL
+        else None,
         danger=transition is Transition.CANCEL,
     )
 
@@ -172,9 +174,9 @@ def of_type(record: TypeRecord) -> list[Action]:
 
 
 _TYPE_QUESTIONS: Final = {
-    "disable": "Disable {}? Nothing is taken on and nothing starts, on every instance, until it is enabled again.",
-    "freeze": "Freeze {}? Nothing of it starts, on every instance; what comes waits until it is thawed.",
-    "drain": "Drain {}? Nothing new is taken on; what is there is worked off.",
+    "disable": "Disable {}? No instance accepts or starts its tasks until it is enabled again.",
+    "freeze": "Freeze {}? No instance starts its tasks; new tasks wait until it is thawed.",
+    "drain": "Drain {}? New tasks are refused; existing tasks still run.",
 }
 
 
@@ -202,7 +204,7 @@ def revoke_token(token_id: str, name: str) -> Action:
         command=shlex.join(["rota", "token", "revoke", token_id]),
         method="DELETE",
         url=f"/api/tokens/{quote_key(token_id)}",
-        question=f"Revoke the token {name}? Whoever uses it is refused from the next call on.",
+        question=f"Revoke the token {name}? Its next request will be refused.",
         danger=True,
     )
 

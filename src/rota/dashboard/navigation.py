@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from rota.access import Role
 
-__all__ = ["PAGES", "Entry", "menu_with"]
+__all__ = ["PAGES", "MenuEntry", "menu_with"]
 
 
-class Entry(NamedTuple):
+class MenuEntry(NamedTuple):
     """One page of the menu. `letter` is pressed after g; `after` names the entry that it follows, if it matters."""
 
     name: str
@@ -25,21 +25,21 @@ class Entry(NamedTuple):
     after: str | None = None
 
 
-PAGES: Final[tuple[Entry, ...]] = (
-    Entry("overview", "/", "Overview", "o", Role.VIEWER, "Work"),
-    Entry("tasks", "/tasks", "Tasks", "t", Role.VIEWER, "Work"),
-    Entry("schedules", "/schedules", "Schedules", "s", Role.VIEWER, "Work"),
-    Entry("runs", "/runs", "Runs", "r", Role.VIEWER, "Work"),
-    Entry("dead_letters", "/dead-letters", "Dead letters", "d", Role.VIEWER, "Work"),
-    Entry("instances", "/instances", "Instances", "i", Role.VIEWER, "System"),
-    Entry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),
-    Entry("users", "/users", "Users", "u", Role.ADMIN, "System"),
-    Entry("tokens", "/tokens", "Tokens", "k", Role.ADMIN, "System"),
-    Entry("help", "/help", "Help", "h", Role.VIEWER, "System"),
+PAGES: Final[tuple[MenuEntry, ...]] = (
+    MenuEntry("overview", "/", "Overview", "o", Role.VIEWER, "Work"),
+    MenuEntry("tasks", "/tasks", "Tasks", "t", Role.VIEWER, "Work"),
+    MenuEntry("schedules", "/schedules", "Schedules", "s", Role.VIEWER, "Work"),
+    MenuEntry("runs", "/runs", "Runs", "r", Role.VIEWER, "Work"),
+    MenuEntry("dead_letters", "/dead-letters", "Dead letters", "d", Role.VIEWER, "Work"),
+    MenuEntry("instances", "/instances", "Instances", "i", Role.VIEWER, "System"),
+    MenuEntry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),
+    MenuEntry("users", "/users", "Users", "u", Role.ADMIN, "System"),
+    MenuEntry("tokens", "/tokens", "Tokens", "k", Role.ADMIN, "System"),
+    MenuEntry("help", "/help", "Help", "h", Role.VIEWER, "System"),
 )
 
 
-def menu_with(added: Sequence[Entry]) -> tuple[Entry, ...]:
+def menu_with(added: Sequence[MenuEntry]) -> tuple[MenuEntry, ...]:
     """The pages with those that parts add: each behind the entry that it names, else at the end of its group."""
     menu = list(PAGES)
     for entry in added:

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from rota.access import Role
 from rota.dashboard.forms import Form
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.view import Page, View
 
 __all__ = ["Act", "KeepsSchedules", "KeptSchedule", "Pages", "Show"]
@@ -50,7 +50,7 @@ class KeepsSchedules(Protocol):
 class Pages:
     """What one part adds. `templates` is the package whose folder `templates` has its own ones."""
 
-    menu: tuple[Entry, ...] = ()
+    menu: tuple[MenuEntry, ...] = ()
     shown: tuple[tuple[str, Show, Role], ...] = ()
     acts: tuple[tuple[str, Act, Role], ...] = ()
     templates: str | None = None

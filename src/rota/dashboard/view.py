@@ -31,7 +31,7 @@ from rota.dashboard import words
 from rota.dashboard.actions import Action, call, offered, typed
 from rota.dashboard.assets import Assets
 from rota.dashboard.forms import written
-from rota.dashboard.navigation import Entry, menu_with
+from rota.dashboard.navigation import MenuEntry, menu_with
 from rota.dashboard.preferences import Preferences
 from rota.keys import shown_key
 from rota.printable import printable_lines
@@ -73,7 +73,7 @@ class Site:
     `menu` and `packages` are what parts add: entries, and packages with templates of their own.
     """
 
-    def __init__(self, service: Service, menu: Sequence[Entry] = (), packages: Sequence[str] = ()) -> None:
+    def __init__(self, service: Service, menu: Sequence[MenuEntry] = (), packages: Sequence[str] = ()) -> None:
         self.service = service
         self.menu = menu_with(menu)
         self.assets = Assets()
@@ -158,7 +158,7 @@ class View:
         return self._principal is not None and self._principal.role.allows(Role(role))
 
     @property
-    def menu(self) -> list[Entry]:
+    def menu(self) -> list[MenuEntry]:
         return [entry for entry in self.site.menu if self.may(entry.role)]
 
     # --- what ---

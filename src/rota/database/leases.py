@@ -14,13 +14,13 @@ from rota.clock import Millis
 from rota.database.database import Database
 from rota.database.tables.leases import leases
 
-__all__ = ["Lease"]
+__all__ = ["DatabaseLease"]
 
 _FARTHEST = 10
 """So many times its own length ahead no lease can end: the clock was set back since it was taken."""
 
 
-class Lease:
+class DatabaseLease:
     """One lease, as one instance sees it."""
 
     def __init__(self, database: Database, name: str, holder: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rota.memory.memory import Memory, MemorySettings
     from rota.memory.merging import Merged, Merger, RuleMerger
     from rota.memory.part import MemoryPart, install_memory, memory_of
-    from rota.memory.shapes import ChatMessagePush, ChatPush, DocumentPush, Message, ScreenshotPush
+    from rota.memory.pushes import ChatMessagePush, ChatPush, DocumentPush, Message, ScreenshotPush
     from rota.memory.types import MEMORY_TYPES
 
 __all__ = [
@@ -86,7 +86,7 @@ _HOMES = {
         "install_memory",
         "memory_of",
     ),
-    "rota.memory.shapes": (
+    "rota.memory.pushes": (
         "ChatMessagePush",
         "ChatPush",
         "DocumentPush",

@@ -17,7 +17,7 @@ from rota.memory.compression import embedded
 from rota.memory.context import NewContext, Owner
 from rota.memory.contexts import Contexts
 from rota.memory.embedding import Embedder
-from rota.memory.shapes import (
+from rota.memory.pushes import (
     ChatMessagePush,
     ChatPush,
     DocumentPush,

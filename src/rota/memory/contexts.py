@@ -191,7 +191,7 @@ class Contexts:
 
         return await self.database.write(write)
 
-    # --- looking ---
+    # --- queries ---
 
     async def get(self, user_id: str, context_id: int) -> Context | None:
         """One context of a user; None if there is none, or if it is another user's."""

@@ -24,9 +24,7 @@ from rota.memory.embedding import Embedder, HashingEmbedder
 from rota.memory.grouping import THRESHOLD
 from rota.memory.merging import Merger, RuleMerger
 from rota.memory.person import erase_user, export_user
-from rota.memory.refresh import Refresh, Refreshed
-from rota.memory.search import Found, search
-from rota.memory.shapes import (
+from rota.memory.pushes import (
     ChatMessagePush,
     ChatPush,
     DocumentPush,
@@ -34,7 +32,9 @@ from rota.memory.shapes import (
     PushAnswer,
     ScreenshotPush,
 )
-from rota.memory.statistics import Counted, Figures, Statistics
+from rota.memory.refresh import Refresh, Refreshed
+from rota.memory.search import Found, search
+from rota.memory.statistics import Figures, Statistics, StatisticsRun
 from rota.memory.summary import BACKFILL_DAYS, Summaries, Summarised
 from rota.memory.touches import Touch, Touches
 from rota.memory.types import MEMORY_COMPRESSION
@@ -122,7 +122,7 @@ class Memory:
         contexts, anonymous = Contexts(await self._changing()), self.settings.anonymous
         return Capture(contexts, self.embedder, self._touches, anonymous=anonymous, keys=self._keys)
 
-    # --- looking ---
+    # --- queries ---
 
     async def search(self, user_id: str, text: str, *, limit: int = 10) -> list[Found]:
         """The live contexts of a user that are most similar to a text."""
@@ -228,7 +228,9 @@ class Memory:
         refresh = Refresh(await self.contexts(), self.embedder, batch_size=self.settings.batch_size)
         return await refresh.refresh(scope, budget or self.budget(None), report)
 
-    async def count(self, budget: Budget | None = None, report: Callable[[Counted], None] | None = None) -> Counted:
+    async def count(
+        self, budget: Budget | None = None, report: Callable[[StatisticsRun], None] | None = None
+    ) -> StatisticsRun:
         """Count all memories anew."""
         return await Statistics(await self.contexts()).count(budget or self.budget(None), report)
 

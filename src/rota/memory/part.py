@@ -43,12 +43,12 @@ class MemoryPart(Part):
     @cached_property
     def memory(self) -> Memory:
         """Everything that can be done with it."""
-        from rota.memory.install import make_memory
+        from rota.memory.setup import make_memory
 
         return make_memory(self.host, self._config, embedder=self._embedder, merger=self._merger)
 
     def install(self) -> None:
-        from rota.memory.install import declare_types
+        from rota.memory.setup import declare_types
 
         declare_types(self.host, self.memory)
 

@@ -21,7 +21,7 @@ from rota.memory.compression import Budget
 from rota.memory.context import State
 from rota.memory.contexts import Contexts
 
-__all__ = ["Counted", "Figures", "Statistics"]
+__all__ = ["Figures", "Statistics", "StatisticsRun"]
 
 PAGE: Final = 50
 """Users that are counted in one transaction."""
@@ -68,7 +68,7 @@ class Figures(msgspec.Struct, frozen=True):
 _decode_figures = warmed(msgspec.json.Decoder(Figures), "{}").decode
 
 
-class Counted(msgspec.Struct):
+class StatisticsRun(msgspec.Struct):
     """What a run has done so far."""
 
     users: int = 0
@@ -85,9 +85,9 @@ class Statistics:
     def __init__(self, contexts: Contexts) -> None:
         self._database = contexts.database
 
-    async def count(self, budget: Budget, report: Callable[[Counted], None] | None = None) -> Counted:
+    async def count(self, budget: Budget, report: Callable[[StatisticsRun], None] | None = None) -> StatisticsRun:
         """Count everything anew, a page of users at a time. Users who are gone lose their figures."""
-        done, everybody, after = Counted(), Figures(), EVERYBODY
+        done, everybody, after = StatisticsRun(), Figures(), EVERYBODY
         began_at = await self._database.now()
         while not budget.is_spent():
             page = await self._database.write(lambda connection, after=after: self._count_page(connection, after))

@@ -532,7 +532,7 @@ class Store(ABC):
     async def leave(self, instance: str) -> None:
         """An instance says goodbye: it is no longer listed."""
 
-    # --- looking ---
+    # --- queries ---
 
     @abstractmethod
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:

@@ -401,7 +401,7 @@ class MemoryTransaction:
             del self._instances[name]
         return len(silent)
 
-    # --- looking ---
+    # --- queries ---
 
     def next_due_by_type(self) -> dict[str, Instant]:
         found: dict[str, Instant] = {}

@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     Column("WHEN", "words"),
     Column("NEXT", "next_run"),
     Column("LAST RESULT", "last_result"),
-    Column("MADE BY", "made_by"),
+    Column("CREATED BY", "made_by"),
 )
 _GROUPS: Final = (
     Column("FOLDER", "folder"),
@@ -51,7 +51,7 @@ _RUNNING: Final = (
     Column("ID", "id"),
     Column("GROUP", "folder"),
     Column("STARTED", "started_at"),
-    Column("LAST SIGN", "seen_at"),
+    Column("LAST SEEN", "seen_at"),
     Column("OUTPUT", "output"),
 )
 _RUNS: Final = (
@@ -65,7 +65,7 @@ _RUNS: Final = (
 )
 
 
-class Context(StrEnum):
+class ContextMode(StrEnum):
     """Which session a run has."""
 
     ISOLATED = "isolated"
@@ -78,13 +78,13 @@ async def operator_of(cli: Cli, *, makes_schedules: bool = False) -> AsyncGenera
     from rota.agents import AGENT, agents_of
     from rota.agents.operator import AgentOperator
 
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         if makes_schedules:
-            await bring_built_in(cli, desk.store, AGENT)
-        yield AgentOperator(agents_of(desk.app), desk.operator.principal, desk.app.database)
+            await bring_built_in(cli, session.store, AGENT)
+        yield AgentOperator(agents_of(session.app), session.operator.principal, session.app.database)
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- queries ---------------------------------------------------------------------------------------------------------
 
 
 async def ls(
@@ -200,8 +200,8 @@ async def add(
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
     tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the group's zone.")] = None,
-    context: Annotated[Context, typer.Option("--context", help="A session of its own, or the group's.")] = (
-        Context.ISOLATED
+    context: Annotated[ContextMode, typer.Option("--context", help="A session of its own, or the group's.")] = (
+        ContextMode.ISOLATED
     ),
     script: Annotated[
         Path | None, typer.Option("--script", metavar="FILE", help="A gate script that decides whether to run.")
@@ -232,7 +232,9 @@ async def update(
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
     tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of its times.")] = None,
-    context: Annotated[Context | None, typer.Option("--context", help="A session of its own, or the group's.")] = None,
+    context: Annotated[
+        ContextMode | None, typer.Option("--context", help="A session of its own, or the group's.")
+    ] = None,
     script: Annotated[
         str | None, typer.Option("--script", metavar="FILE", help="A new gate script; '' takes it away.")
     ] = None,

@@ -17,7 +17,7 @@ from rota.api.paths import quote_key
 from rota.clock import Instant, format_duration, from_datetime
 from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.part import KeptSchedule, Pages
 from rota.dashboard.view import Page, View, safe_back
@@ -26,9 +26,9 @@ from rota.errors import IllegalTransition, InvalidInput, UnknownTask
 __all__ = ["carry_out", "change", "operator_of", "same_as", "show", "throw"]
 
 _QUESTIONS: Final = {
-    "cancel": "Cancel {}? It ends; its history stays.",
-    "stop": "Stop the run of {}? The agent is ended within seconds; the schedule goes on.",
-    "reject": "Reject {}? It never counts.",
+    "cancel": "Cancel {}? It will not run again; its history is kept.",
+    "stop": "Stop the run of {}? The agent stops within seconds; the schedule stays active.",
+    "reject": "Reject {}? It will not take effect.",
 }
 _LABELS: Final = {
     "approve": "Approve",
@@ -135,7 +135,7 @@ def switch_of(scope: str, *, is_off: bool) -> Action:
         method="DELETE" if is_off else "PUT",
         url=f"/api/agents/switches/{word}",
         body=None if is_off else "{}",
-        question=None if is_off else f"Stop {whose}? What runs is ended, and what is due is skipped.",
+        question=None if is_off else f"Stop {whose}? Running agents are stopped, and due runs are skipped.",
         danger=not is_off,
     )
 
@@ -228,7 +228,7 @@ class _AgentSchedules:
 
 
 PAGES: Final = Pages(
-    menu=(Entry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),),
+    menu=(MenuEntry("agents", "/agents", "Agents", "e", Role.VIEWER, "Work"),),
     shown=(("/agents", show, Role.VIEWER),),
     acts=(("/act/agent", carry_out, Role.OPERATOR), ("/act/agent/switch", throw, Role.OPERATOR)),
     templates="rota.agents.faces",

@@ -59,7 +59,7 @@ ScopeInPath = Annotated[
 GroupQuery = Annotated[str | None, Query(pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
 
 
-# --- looking ---------------------------------------------------------------------------------------------------------
+# --- queries ---------------------------------------------------------------------------------------------------------
 
 
 @router.get("/schedules", operation_id="list_agents", response_model=AgentSchedulesModel)

@@ -26,7 +26,7 @@ from rota.agents.isolation.base import (
 )
 from rota.agents.isolation.disk import is_larger_than
 from rota.agents.isolation.environment import MCP_CONFIG
-from rota.agents.isolation.output import Answer, AnswerReader, MessageFormat, is_session_id
+from rota.agents.isolation.output import AgentAnswer, AnswerReader, MessageFormat, is_session_id
 from rota.agents.isolation.supervised_process import ProcessExit, supervise
 from rota.clock import format_duration
 from rota.codec import warmed
@@ -138,7 +138,7 @@ def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
     return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
 
 
-def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> RunnerResult:
+def _result(ended: ProcessExit, answer: AgentAnswer | None, limits: Limits) -> RunnerResult:
     """What an ending and an answer mean together. An answer counts if the agent ended by itself, or stayed silent."""
     if answer is not None and (ended.is_clean or ended.cause == "idle"):
         return _of_answer(answer)
@@ -154,7 +154,7 @@ def _result(ended: ProcessExit, answer: Answer | None, limits: Limits) -> Runner
             return _ended_badly(ended, answer)
 
 
-def _ended_badly(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
+def _ended_badly(ended: ProcessExit, answer: AgentAnswer | None) -> RunnerResult:
     if ended.not_started is not None:
         advice = "The user that it runs as must be able to reach its folder and its program."
         return _failed("crashed", f"The agent could not be started: {ended.not_started}. {advice}")
@@ -172,7 +172,7 @@ def _ended_badly(ended: ProcessExit, answer: Answer | None) -> RunnerResult:
     return _failed("crashed", f"{what} {how}. {last[0][:500]}", said=ended.errors)
 
 
-def _of_answer(answer: Answer) -> RunnerResult:
+def _of_answer(answer: AgentAnswer) -> RunnerResult:
     session = answer.new_session_id
     kept = session if session is not None and is_session_id(session) else None
     if answer.status == "error":

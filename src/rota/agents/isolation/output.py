@@ -11,14 +11,14 @@ import msgspec
 from rota.agents.isolation.base import OnProgress
 from rota.codec import warmed
 
-__all__ = ["Answer", "AnswerReader", "MessageFormat", "is_session_id"]
+__all__ = ["AgentAnswer", "AnswerReader", "MessageFormat", "is_session_id"]
 
 MessageFormat = Literal["json", "text"]
 
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
+class AgentAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """An agent's last word."""
 
     status: Literal["success", "error"]
@@ -27,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     new_session_id: str | None = None
 
 
-warmed(msgspec.json.Decoder(Answer), '{"status":"success"}')
+warmed(msgspec.json.Decoder(AgentAnswer), '{"status":"success"}')
 
 
 def is_session_id(text: str) -> bool:
@@ -48,7 +48,7 @@ class AnswerReader:
     on_progress: OnProgress | None = None
     # Not a list of lines: millions of empty ones would take a hundred times the memory that they have bytes.
     _rest: bytearray = field(default_factory=bytearray, init=False)
-    _answer: Answer | None = field(default=None, init=False)
+    _answer: AgentAnswer | None = field(default=None, init=False)
 
     def read(self, line: bytes) -> None:
         """One line of the standard output."""
@@ -73,13 +73,13 @@ class AnswerReader:
         """Whether a line was an answer already; another one may follow. Text is answered by its end alone."""
         return self._answer is not None
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> AgentAnswer | None:
         """The answer, or None if there is none to be found in what was said."""
         if self._answer is not None:
             return self._answer
         text = bytes(self._rest).strip()
         if self.output_format == "text":
-            return Answer("success", result=text.decode("utf-8", "replace"))
+            return AgentAnswer("success", result=text.decode("utf-8", "replace"))
         whole = _object(text)
         return None if whole is None else _answer(whole)
 
@@ -99,8 +99,8 @@ def _object(text: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _answer(said: dict[str, Any]) -> Answer | None:
+def _answer(said: dict[str, Any]) -> AgentAnswer | None:
     try:
-        return msgspec.convert(said, Answer)
+        return msgspec.convert(said, AgentAnswer)
     except msgspec.ValidationError:
         return None

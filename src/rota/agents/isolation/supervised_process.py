@@ -179,7 +179,7 @@ class _Supervised:
             lines.finish()
         return self._exit(bytes(errors.kept).decode("utf-8", "replace"))
 
-    def let_go(self, cause: Cause) -> None:
+    def ask_to_end(self, cause: Cause) -> None:
         """Ask for the end; the supervisor sees to it."""
         if self._lifeline is not None:
             self._cause = cause
@@ -190,7 +190,7 @@ class _Supervised:
         """Nothing is left afterwards, however the conversation went. The agent has `grace` seconds to end in."""
         if self._silence is not None:
             self._silence.cancel()
-        self.let_go("asked")
+        self.ask_to_end("asked")
         try:
             async with asyncio.timeout(grace + PATIENCE):
                 await self._over.wait()
@@ -236,20 +236,22 @@ class _Supervised:
             await asyncio.sleep(0)  # a flood of short lines must not hold up everybody else
             self._seen += len(part)
             if self._seen > limits.output_bytes:
-                self.let_go("output")  # the rest is read and dropped, so that nobody blocks on a full pipe
+                self.ask_to_end("output")  # the rest is read and dropped, so that nobody blocks on a full pipe
                 continue
             add(part)
             if is_done is not None and is_done():
                 # From now on, and anew with everything that is still said.
                 if self._silence is not None:
                     self._silence.cancel()
-                self._silence = asyncio.get_running_loop().call_later(limits.linger_ms / SECOND, self.let_go, "idle")
+                self._silence = asyncio.get_running_loop().call_later(
+                    limits.linger_ms / SECOND, self.ask_to_end, "idle"
+                )
 
     async def _watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
         while True:
             await asyncio.sleep(look_every)
             if await asyncio.to_thread(is_too_big):
-                self.let_go("disk")
+                self.ask_to_end("disk")
                 return
 
     def _exit(self, errors: str) -> ProcessExit:

@@ -19,7 +19,7 @@ from rota.agents.isolation.container import HOME
 from rota.agents.isolation.supervised_process import ProcessExit
 from rota.codec import warmed
 
-__all__ = ["Gate", "ask_gate"]
+__all__ = ["GateDecision", "ask_gate"]
 
 
 class _Line(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,7 +31,7 @@ _decode_line = warmed(msgspec.json.Decoder(_Line), '{"wakeAgent":true}').decode
 
 
 @dataclass(frozen=True)
-class Gate:
+class GateDecision:
     """What the script decided. `trouble` is set if it could not decide."""
 
     is_open: bool
@@ -41,7 +41,7 @@ class Gate:
 
 async def ask_gate(
     script: str, runner: CommandRunner, environment: RunEnvironment, limits: Limits, *, wall_ms: int, most: int
-) -> Gate:
+) -> GateDecision:
     """Run the script; a `#!` line names its interpreter, without one it is bash."""
     name = f".gate-{secrets.token_hex(8)}"
     write_file(environment.folder, name, script.encode("utf-8", "replace"), uid=environment.uid, mode=0o700)
@@ -57,10 +57,12 @@ async def ask_gate(
     return _decision(ended, lines)
 
 
-def _decision(ended: ProcessExit, lines: list[bytes]) -> Gate:
+def _decision(ended: ProcessExit, lines: list[bytes]) -> GateDecision:
     if not ended.is_clean:
         last = ended.not_started or "".join(ended.errors.strip().splitlines()[-1:])
-        return Gate(is_open=False, trouble=f"The gate script did not end well ({_how(ended)}). {last[:300]}".strip())
+        return GateDecision(
+            is_open=False, trouble=f"The gate script did not end well ({_how(ended)}). {last[:300]}".strip()
+        )
     for line in reversed(lines):
         if not line.strip().startswith(b"{"):
             continue
@@ -68,8 +70,8 @@ def _decision(ended: ProcessExit, lines: list[bytes]) -> Gate:
             said = _decode_line(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             break
-        return Gate(is_open=said.wake_agent, data=said.data)
-    return Gate(
+        return GateDecision(is_open=said.wake_agent, data=said.data)
+    return GateDecision(
         is_open=False,
         trouble='The gate script did not say whether to wake the agent. Its last line must be {"wakeAgent": true}.',
     )

@@ -22,7 +22,7 @@ from rota.agents.isolation.base import AgentInput, RunEnvironment, RunnerResult,
 from rota.agents.isolation.command import CommandRunner
 from rota.agents.notices import Channels, Notice, NoticeKind
 from rota.agents.runs.context import RunContext
-from rota.agents.runs.gate import Gate, ask_gate
+from rota.agents.runs.gate import GateDecision, ask_gate
 from rota.agents.runs.run_store import FinishedRun, RunEnd, RunOutput, RunStart, RunStore, StopCheck
 from rota.agents.runs.run_tokens import McpAccess, with_run_token
 from rota.agents.runs.summary import cut, summary_of
@@ -220,7 +220,7 @@ class AgentHandler:
 
     # --- the run ---
 
-    async def _work_watched(self, run: Run, job: _Job) -> RunnerResult | Gate:
+    async def _work_watched(self, run: Run, job: _Job) -> RunnerResult | GateDecision:
         output: deque[str] = deque(maxlen=LINES_SHOWN)
 
         def on_progress(progress: object) -> None:
@@ -243,7 +243,7 @@ class AgentHandler:
             await _leave(job)
             raise
 
-    async def _work(self, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | Gate:
+    async def _work(self, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | GateDecision:
         """Ask the gate, if there is one, and run the agent. A gate that stays closed is the answer itself."""
         stores, settings = job.stores, self._settings
         script, data, session = job.payload.script, None, job.context.session
@@ -280,8 +280,8 @@ class AgentHandler:
 
     # --- after the run ---
 
-    async def _conclude(self, job: _Job, result: RunnerResult | Gate) -> str:
-        if isinstance(result, Gate):
+    async def _conclude(self, job: _Job, result: RunnerResult | GateDecision) -> str:
+        if isinstance(result, GateDecision):
             return await self._skip(job, result)
         error = None if result.status == "success" else result.error or "Unknown error"
         summary = summary_of(result.result, error)
@@ -303,7 +303,7 @@ class AgentHandler:
         await self._tell_failure(job, summary, ended)
         raise AgentFailed(result.reason if result.reason in ("timeout", "rate_limited") else "error", error)
 
-    async def _skip(self, job: _Job, gate: Gate) -> str:
+    async def _skip(self, job: _Job, gate: GateDecision) -> str:
         """A gate that stayed closed ends the run as skipped, with the reason."""
         words = f"gate: {gate.trouble or 'nothing to do'}"
         reason = None if gate.trouble is None else "gate"
@@ -368,7 +368,7 @@ async def _leave(job: _Job) -> None:
         _log.warning("agent run not taken off the list", schedule=job.task.key, error=str(error))
 
 
-async def _cancelled(working: asyncio.Task[RunnerResult | Gate]) -> None:
+async def _cancelled(working: asyncio.Task[RunnerResult | GateDecision]) -> None:
     """End the run and wait until nothing of it is left."""
     working.cancel()
     await asyncio.wait({working})

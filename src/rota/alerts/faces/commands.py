@@ -16,7 +16,7 @@ __all__ = ["add_commands"]
 
 _FIRING: Final = (
     Column("RULE", "rule"),
-    Column("FOR", "subject"),
+    Column("SUBJECT", "subject"),
     Column("SINCE", "since_at"),
     Column("VALUE", "value"),
     Column("SUMMARY", "summary"),
@@ -24,7 +24,7 @@ _FIRING: Final = (
 _HISTORY: Final = (
     Column("AT", "at"),
     Column("RULE", "rule"),
-    Column("FOR", "subject"),
+    Column("SUBJECT", "subject"),
     Column("STATE", "state"),
     Column("VALUE", "value"),
     Column("SUMMARY", "summary"),
@@ -35,8 +35,8 @@ async def ls(cli: Cli, watch: WatchOption = False) -> None:
     """List the alerts that fire now."""
     from rota.alerts import Alerts
 
-    async with cli.desk() as desk:
-        alerts = Alerts(await desk.app.database())
+    async with cli.session() as session:
+        alerts = Alerts(await session.app.database())
 
         async def show() -> None:
             items = [firing.to_dict() for firing in await alerts.firing()]
@@ -49,8 +49,8 @@ async def history(cli: Cli, limit: LimitOption = DEFAULT_PAGE, cursor: CursorOpt
     """List what began to fire and what was resolved, newest first."""
     from rota.alerts import Alerts
 
-    async with cli.desk() as desk:
-        page = await Alerts(await desk.app.database()).history(limit, cursor)
+    async with cli.session() as session:
+        page = await Alerts(await session.app.database()).history(limit, cursor)
     items = [event.to_dict() for event in page.items]
     cli.output.page(items, _HISTORY, cursor=page.cursor, empty="Nothing has fired. `rota up` looks at the rules.")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from rota.access import Role
 from rota.alerts import Alerts
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
@@ -22,7 +22,7 @@ async def show(view: View) -> Page:
 
 
 PAGES: Final = Pages(
-    menu=(Entry("alerts", "/alerts", "Alerts", "a", Role.VIEWER, "System", after="instances"),),
+    menu=(MenuEntry("alerts", "/alerts", "Alerts", "a", Role.VIEWER, "System", after="instances"),),
     shown=(("/alerts", show, Role.VIEWER),),
     templates="rota.alerts.faces",
 )

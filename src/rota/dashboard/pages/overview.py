@@ -84,7 +84,7 @@ def _columns(per_minute: Sequence[MinuteView]) -> list[_Column]:
 
 
 def _per_column(minutes: int) -> str:
-    return "a minute" if minutes == 1 else f"in {minutes} minutes"
+    return "per minute" if minutes == 1 else f"per {minutes} minutes"
 
 
 def _worst(values: Iterable[Millis | None]) -> Millis | None:
@@ -95,7 +95,7 @@ def _throughput(view: View, columns: Sequence[_Column], top: int) -> Markup:
     stacks = [
         Stack(
             (("success", success), ("error", failed), ("aside", aside)),
-            f"{view.clock(at)}: {success:,} good, {failed:,} failed, {aside:,} set aside",
+            f"{view.clock(at)}: {success:,} succeeded, {failed:,} failed, {aside:,} cancelled or discarded",
         )
         for at, success, failed, aside, _, _ in columns
     ]
@@ -124,11 +124,11 @@ def _health(seen: Overview) -> list[tuple[str, str]]:
     waiting = sum(one.pending + one.running for one in seen.types)
     if not alive and waiting:
         found.append(
-            ("bad", f"No instance is at work, and {words.count(waiting, 'task')} wait. Start one: rota worker")
+            ("bad", f"No instance is running, and {words.count(waiting, 'task')} waiting. Start one: rota worker")
         )
     silent = len(seen.instances) - len(alive)
     if silent:
-        found.append(("warn", f"{words.count(silent, 'instance')} fell silent; what they held runs elsewhere."))
+        found.append(("warn", f"{words.count(silent, 'instance')} went silent; their tasks run elsewhere."))
     found += [
         (
             "warn",
@@ -140,5 +140,5 @@ def _health(seen: Overview) -> list[tuple[str, str]]:
     handled = {name for one in alive for name in one.types}
     orphans = [one.task_type for one in seen.types if one.oldest_pending_ms and one.task_type not in handled and alive]
     if orphans:
-        found.append(("warn", f"No instance has a handler for {', '.join(orphans[:5])}, and work of it is due."))
+        found.append(("warn", f"No instance has a handler for {', '.join(orphans[:5])}, and tasks are due."))
     return found

@@ -90,7 +90,7 @@ def spark_of(view: View, runs: Sequence[RunRecord]) -> Markup:
         for run in reversed(runs)
     ]
     good = sum(run.status == "success" for run in runs)
-    label = f"the last {words.count(len(runs), 'run')}, {good} of them good" if runs else "no runs yet"
+    label = f"the last {words.count(len(runs), 'run')}, {good} succeeded" if runs else "no runs yet"
     return spark(bars, SPARK, label)
 
 
@@ -130,10 +130,10 @@ async def one(view: View, task_type: str, schedule_id: KeyInPath) -> Page:
 
 async def kept_by_a_part(view: View, task_type: str, schedule_id: str) -> tuple[KeepsSchedules, KeptSchedule] | None:
     """The part that knows more about a schedule, and how its page looks; None if it is one like any other."""
-    for keeper in view.site.kept_schedules:
-        found = await keeper.find(view, task_type, schedule_id)
+    for part in view.site.kept_schedules:
+        found = await part.find(view, task_type, schedule_id)
         if found is not None:
-            return keeper, found
+            return part, found
     return None
 
 

@@ -110,7 +110,7 @@ async function fetchRegions() {
       cache: "no-store",
     });
     if (answer.status === 401) return void location.assign(`${base}/login?next=${encodeURIComponent(location.pathname + location.search)}`);
-    if (!answer.ok) throw new Error(answer.status === 503 ? "The store is away" : `The service answers ${answer.status}`);
+    if (!answer.ok) throw new Error(answer.status === 503 ? "The store is unavailable" : `The service answered ${answer.status}`);
     const { regions: fresh } = await answer.json();
     for (const region of regions) {
       if (!(region.dataset.live in fresh)) continue;
@@ -123,7 +123,7 @@ async function fetchRegions() {
     trouble("");
   } catch (error) {
     const why = error instanceof TypeError ? "The service cannot be reached" : error.message;
-    trouble(`${why}. What you see is as of ${new Date(fetchedAt || Date.now()).toLocaleTimeString()}; it comes back by itself.`);
+    trouble(`${why}. Showing data from ${new Date(fetchedAt || Date.now()).toLocaleTimeString()}; this page reconnects automatically.`);
   } finally {
     fetching = false;
     fetchedAt = Date.now();
@@ -141,7 +141,7 @@ function listen() {
   stream = new EventSource(body.dataset.liveFrom);
   const onNews = (event) => {
     const news = JSON.parse(event.data);
-    if (news.is_store_away) trouble("The store is away. Nothing is lost; this page comes back by itself.");
+    if (news.is_store_away) trouble("The store is unavailable. No data is lost; this page reconnects automatically.");
     if (concerns(news.types || [])) refresh();
   };
   stream.addEventListener("open", () => { say("live", "live"); refresh(); });
@@ -183,6 +183,7 @@ function confirmed(words, button) {
   const isDangerous = Boolean(button?.classList.contains("danger"));
   dialog.classList.toggle("danger-ahead", isDangerous);
   find("#confirm-yes").className = isDangerous ? "final" : "primary";
+  find("#confirm-yes").textContent = button?.textContent.trim() || "Confirm";
   find("#confirm-words").textContent = words;
   find("#confirm-note").textContent = button?.title || "";
   dialog.returnValue = "no";
@@ -200,7 +201,7 @@ const chosen = () => all('input[name="task"][form="bulk"]:checked');
 async function askHowMany(form, button) {
   const data = new FormData(form);
   const everything = data.get("scope") === "all";
-  if (!everything && !chosen().length) return toast("Tick some rows first, or “all that match”.");
+  if (!everything && !chosen().length) return toast("Select some rows first, or “all matching”.");
   const verb = button.textContent.trim();
   hidden(form, "event", button.value); // submit() from here names no button
   let count = chosen().length;
@@ -215,7 +216,7 @@ async function askHowMany(form, button) {
       body: JSON.stringify({ event: button.value.replace("_", "-"), query, dry_run: true }),
     });
     const said = await answer.json();
-    if (!answer.ok) return toast(said.detail || "That cannot be counted.");
+    if (!answer.ok) return toast(said.detail || "The tasks could not be counted.");
     count = said.matched;
     isAll = said.matched_is_all;
   } else if (everything) {
@@ -243,7 +244,7 @@ document.addEventListener("submit", async (event) => {
 
 function countChosen() {
   const words = find("[data-chosen]");
-  if (words) words.textContent = chosen().length ? `${chosen().length} chosen` : "";
+  if (words) words.textContent = chosen().length ? `${chosen().length} selected` : "";
   offer();
 }
 

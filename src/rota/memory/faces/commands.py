@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from rota.cli.invocation import Cli, Desk, command, group
+from rota.cli.invocation import Cli, Session, command, group
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption
 from rota.cli.target import bring_built_in
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
     Column("CAPTURED", "captured_at"),
     Column("KIND", "kind"),
     Column("STATE", "state"),
-    Column("STANDS FOR", "merge_count"),
+    Column("SOURCES", "merge_count"),
     Column("MERGED INTO", "merged_into"),
     Column("TEXT", "short"),
 )
@@ -46,7 +46,7 @@ _LONGEST_STDIN: Final = 400_000
 
 
 class _Memories(NamedTuple):
-    desk: Desk
+    session: Session
     memory: Memory
 
 
@@ -54,13 +54,16 @@ class _Memories(NamedTuple):
 async def _memories(cli: Cli) -> AsyncGenerator[_Memories]:
     from rota.memory.part import MemoryPart
 
-    async with cli.desk() as desk:
+    async with cli.session() as session:
         # The workers have told the store how they keep memories; that counts, and not what would be the default here.
-        types = {**cli.config.tasks, **{each.task_type.name: each.task_type for each in await desk.store.list_types()}}
+        types = {
+            **cli.config.tasks,
+            **{each.task_type.name: each.task_type for each in await session.store.list_types()},
+        }
         config = replace(cli.config, tasks=MappingProxyType(types))
         part = MemoryPart(config=config)
-        desk.app.host.attach(part)
-        yield _Memories(desk, part.memory)
+        session.app.host.attach(part)
+        yield _Memories(session, part.memory)
 
 
 async def push(
@@ -86,10 +89,10 @@ async def push(
     from rota.memory.types import MEMORY_COMPRESSION
 
     made = _pushed(kind, _text(text), role, title, given)
-    async with _memories(cli) as (desk, memory):
+    async with _memories(cli) as (session, memory):
         context_id = await _capture(memory, made)
-        await bring_built_in(cli, desk.store, MEMORY_COMPRESSION.name)
-        touched = await _touch(desk, user_id, device, agent)
+        await bring_built_in(cli, session.store, MEMORY_COMPRESSION.name)
+        touched = await _touch(session, user_id, device, agent)
     words = ", ".join(f"{name} {outcome}" for name, outcome in touched.items()) or "no type takes activity here"
     cli.output.one(
         {"user_id": user_id, "context_id": context_id, "touched": touched},
@@ -102,7 +105,7 @@ def _pushed(
 ) -> ChatMessagePush | ScreenshotPush | DocumentPush:
     from rota.app.views import choice
     from rota.memory import ChatMessagePush, DocumentPush, Kind, ScreenshotPush
-    from rota.memory.shapes import parse
+    from rota.memory.pushes import parse
 
     match choice(Kind, kind, "kind"):
         case Kind.CHAT:
@@ -121,17 +124,17 @@ async def _capture(memory: Memory, made: ChatMessagePush | ScreenshotPush | Docu
     return (await memory.push(made)).data.context_ids[0]
 
 
-async def _touch(desk: Desk, user_id: str, device: str | None, agent: str | None) -> dict[str, str]:
+async def _touch(session: Session, user_id: str, device: str | None, agent: str | None) -> dict[str, str]:
     """Every type of the store that takes activity; what became of it, by the name of the type.
 
     A service does so in the background. Here somebody waits for the answer, and is told.
     """
     names = [
         record.task_type.name
-        for record in await desk.store.list_types()
+        for record in await session.store.list_types()
         if record.enabled and record.task_type.trigger_mode is TriggerMode.USER_ACTIVITY
     ]
-    return {name: (await desk.app.touch(name, user_id, device, agent)).outcome.value for name in names}
+    return {name: (await session.app.touch(name, user_id, device, agent)).outcome.value for name in names}
 
 
 def _text(given: str) -> str:
@@ -192,8 +195,8 @@ async def compress(
     """Compress what has settled of a user's memory, here and now. What is younger than five minutes has not."""
     from rota.memory.operator import MemoryOperator
 
-    async with _memories(cli) as (desk, _):
-        done = await MemoryOperator(desk.app, desk.operator.principal).compress(user_id, device, agent)
+    async with _memories(cli) as (session, _):
+        done = await MemoryOperator(session.app, session.operator.principal).compress(user_id, device, agent)
     rest = " More has not settled yet; it is compressed later." if done.has_unsettled else ""
     cli.output.one(
         {"user_id": user_id, **done.to_dict()},

@@ -14,7 +14,7 @@ from rota.clock import Instant
 from rota.core.task import Task
 from rota.dashboard import actions
 from rota.dashboard.actions import Action
-from rota.dashboard.navigation import Entry
+from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
@@ -150,7 +150,7 @@ def _commands(view: View, user_id: str) -> list[tuple[str, str]]:
 
 
 PAGES: Final = Pages(
-    menu=(Entry("memory", "/memory", "Memory", "m", Role.VIEWER, "Work"),),
+    menu=(MenuEntry("memory", "/memory", "Memory", "m", Role.VIEWER, "Work"),),
     shown=(("/memory", show, Role.VIEWER), ("/memory/{user_id}", one, Role.OPERATOR)),
     templates="rota.memory.faces",
 )

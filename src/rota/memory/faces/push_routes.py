@@ -14,7 +14,7 @@ from rota.access import Role
 from rota.api.auth import Viewing
 from rota.api.routing import routes_for
 from rota.memory import ChatMessagePush, ChatPush, DocumentPush, ScreenshotPush, memory_of
-from rota.memory.shapes import MessageAnswer, PushAnswer
+from rota.memory.pushes import MessageAnswer, PushAnswer
 
 __all__ = ["router"]
 

@@ -8,20 +8,85 @@ from fastapi import APIRouter, Path, Query
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.models import NO_NUL, PageModel
+from rota.api.models import NO_NUL, AnswerModel, Moment, PageModel
 from rota.api.paging import Cursor, Limit
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.memory import Scope, State, memory_of
+from rota.memory.context import Kind
 from rota.memory.contexts import cursor_of
 from rota.memory.search import MAX_FOUND
-from rota.memory.shapes import ContextModel, EverybodyModel, FiguresModel, LineageModel, SearchModel
 
 __all__ = ["reading", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="memory", prefix="/api/memory")
 reading: Final[APIRouter] = routes_for(Role.OPERATOR, tag="memory", prefix="/api/memory")
+
+
+class ContextModel(AnswerModel):
+    """One context. `state`: fresh until a compression has looked at it, then kept, or merged into another one."""
+
+    id: int
+    user_id: str
+    device_id: str
+    agent_id: str
+    kind: Kind
+    state: State
+    title: str
+    text: str
+    keywords: list[str]
+    importance: int
+    details: dict[str, Any]
+    created_at: Moment
+    captured_at: Moment
+    updated_at: Moment
+    compressed_at: Moment | None
+    enable_merge: bool
+    has_compression: bool
+    merge_count: int
+    merged_into: int | None
+    batch_id: str | None
+    embedder: str | None
+
+
+class LineageModel(ContextModel):
+    """A context with what was merged into it, oldest first."""
+
+    sources: list[ContextModel]
+
+
+class FoundModel(ContextModel):
+    """A context, and how similar it is to what was looked for."""
+
+    similarity: float
+
+
+class SearchModel(AnswerModel):
+    """What was found, the most similar first."""
+
+    items: list[FoundModel]
+
+
+class FiguresModel(AnswerModel):
+    """A memory in numbers."""
+
+    contexts: int
+    fresh: int
+    kept: int
+    merged: int
+    results: int
+    characters: int
+    users: int
+    last_captured_at: Moment | None
+    oldest_fresh_at: Moment | None
+    compressions: int
+
+
+class EverybodyModel(FiguresModel):
+    """All users together, as they were last counted; null if they never were."""
+
+    counted_at: Moment | None
 
 
 @router.get("/stats", operation_id="get_memory_stats", response_model=EverybodyModel)

@@ -204,7 +204,7 @@ class Scripts:
         replies = [_reply(renewal.identity, *each) for renewal, each in zip(renewals, found, strict=True)]
         return [reply for reply in replies if reply is not None]
 
-    # --- looking ---
+    # --- queries ---
 
     async def filter(self, task_type: str, given: Mapping[str, object]) -> Filtered:
         looked_at, last, keys = await self.run("filter", task_type, given)

@@ -471,7 +471,7 @@ class RedisStore(GroupedStore):
 
         return await self._by_type(snapshots, run, attrgetter("identity.task_type"))
 
-    # --- looking ---
+    # --- queries ---
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
         return await self._queries.get(identities)

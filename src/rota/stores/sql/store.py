@@ -110,7 +110,7 @@ class SqlStore(TransactionalStore):
             if loop.time() >= deadline:
                 return False
 
-    # --- looking ---
+    # --- queries ---
 
     async def now(self) -> Instant:
         return await self._read(self._backend.dialect.now)

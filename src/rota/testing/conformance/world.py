@@ -186,7 +186,7 @@ class World:
     async def pump(self) -> int:
         return await self.store.pump(now=self.now)
 
-    # --- looking ---
+    # --- queries ---
 
     async def task(self, key: str = "k", task_type: str = WORK) -> Task | None:
         return (await self.store.get([Identity(task_type, key)]))[0]

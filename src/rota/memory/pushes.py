@@ -1,4 +1,4 @@
-"""What is pushed, and what is answered: the shapes of the capture calls, for HTTP and for whoever calls them directly.
+"""Pushes and their answers, over HTTP and for whoever calls `Memory` directly.
 
 Names and limits are the seeds'. Fields that are not known here are passed over: their clients send more than is kept.
 """
@@ -14,24 +14,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from rota.clock import Instant, from_datetime
 from rota.errors import InvalidInput
 from rota.keys import MAX_ID_LENGTH
-from rota.memory.context import MAX_DEVICE_LENGTH, MAX_TEXT_LENGTH, Kind, NewContext, State
+from rota.memory.context import MAX_DEVICE_LENGTH, MAX_TEXT_LENGTH, Kind, NewContext
 
 __all__ = [
     "MAX_MESSAGES",
     "ChatMessagePush",
     "ChatPush",
-    "ContextModel",
     "DocumentPush",
-    "EverybodyModel",
-    "FiguresModel",
-    "FoundModel",
-    "LineageModel",
     "Message",
     "MessageAnswer",
     "PushAnswer",
     "PushData",
     "ScreenshotPush",
-    "SearchModel",
     "parse",
 ]
 
@@ -53,7 +47,6 @@ Time = Annotated[
         }
     ),
 ]
-Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Keywords = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)]
 
 
@@ -180,80 +173,6 @@ class MessageAnswer(BaseModel):
     status: Literal["success"] = "success"
     batch_id: str
     context_id: int
-
-
-# --- what is shown of a memory ---------------------------------------------------------------------------------------
-
-
-class _Shown(BaseModel):
-    """What goes out. Fields that are not described are a mistake."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ContextModel(_Shown):
-    """One context. `state`: fresh until a compression has looked at it, then kept, or merged into another one."""
-
-    id: int
-    user_id: str
-    device_id: str
-    agent_id: str
-    kind: Kind
-    state: State
-    title: str
-    text: str
-    keywords: list[str]
-    importance: int
-    details: dict[str, Any]
-    created_at: Moment
-    captured_at: Moment
-    updated_at: Moment
-    compressed_at: Moment | None
-    enable_merge: bool
-    has_compression: bool
-    merge_count: int
-    merged_into: int | None
-    batch_id: str | None
-    embedder: str | None
-
-
-class LineageModel(ContextModel):
-    """A context with what was merged into it, oldest first."""
-
-    sources: list[ContextModel]
-
-
-class FoundModel(ContextModel):
-    """A context, and how similar it is to what was looked for."""
-
-    similarity: float
-
-
-class SearchModel(_Shown):
-    """What was found, the most similar first."""
-
-    items: list[FoundModel]
-
-
-class FiguresModel(_Shown):
-    """A memory in numbers."""
-
-    contexts: int
-    fresh: int
-    kept: int
-    merged: int
-    results: int
-    characters: int
-    users: int
-    last_captured_at: Moment | None
-    oldest_fresh_at: Moment | None
-    compressions: int
-
-
-class EverybodyModel(FiguresModel):
-    """All users together, as they were last counted; null if they never were."""
-
-    counted_at: Moment | None
 
 
 def instant_of(moment: datetime | None) -> Instant | None:

@@ -17,10 +17,10 @@ from rota.alerts.reading import Reading
 from rota.clock import DAY, MINUTE, Instant, Millis
 from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, AlertStep, Known, step
 from rota.database import Database
-from rota.database.leases import Lease
+from rota.database.leases import DatabaseLease
 from rota.database.tables.alerts import history, states
 
-__all__ = ["AlertLedger", "Notice"]
+__all__ = ["AlertNotice", "AlertStore"]
 
 KEPT_MS: Final[Millis] = 90 * DAY
 ORPHAN_MS: Final[Millis] = 10 * MINUTE
@@ -29,7 +29,7 @@ MOST_OPEN: Final = 1_000
 """Notices that are looked through at a time: those of a dead sink must not hide the ones of a sink that is well."""
 
 
-class Notice(NamedTuple):
+class AlertNotice(NamedTuple):
     """One alert on its way to its sinks."""
 
     id: int
@@ -42,12 +42,12 @@ class Notice(NamedTuple):
     delivered: Delivered
 
 
-class AlertLedger:
+class AlertStore:
     """The writing side, as one instance uses it."""
 
     def __init__(self, database: Database, instance: str) -> None:
         self._database = database
-        self.turn = Lease(database, "alerts", instance)
+        self.turn = DatabaseLease(database, "alerts", instance)
         """Whose turn it is to look."""
 
     def _now(self, connection: Connection) -> Instant:
@@ -55,13 +55,15 @@ class AlertLedger:
 
     # --- steps ---
 
-    async def apply(self, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis) -> list[Notice]:
+    async def apply(
+        self, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
+    ) -> list[AlertNotice]:
         """Make every rule's step; what began to fire and what was resolved by it. Nothing if the turn is over."""
         return await self._database.write(lambda connection: self._apply(connection, readings, rules, gap_ms))
 
     def _apply(
         self, connection: Connection, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
-    ) -> list[Notice]:
+    ) -> list[AlertNotice]:
         if not self.turn.is_mine(connection):
             return []
         now = self._now(connection)
@@ -69,7 +71,7 @@ class AlertLedger:
         rows = connection.execute(select(states).where(states.c.rule != "")).all()
         known = {(str(row.rule), str(row.subject)): row for row in rows}
         seen = [*readings, *_gone(known, readings, rules, now)]
-        notices: list[Notice] = []
+        notices: list[AlertNotice] = []
         for reading in seen:
             notice = self._step(connection, reading, known.get((reading.rule, reading.subject)), rules, now, gap_ms)
             notices += [] if notice is None else [notice]
@@ -83,7 +85,7 @@ class AlertLedger:
         rules: Mapping[str, AlertRule],
         now: Instant,
         gap_ms: Millis,
-    ) -> Notice | None:
+    ) -> AlertNotice | None:
         rule = rules.get(reading.rule)
         before = None if row is None else Known(AlertState(row.state), row.since_at, row.seen_at)
         made = step(before, reading.holds, now, hold_ms=0 if rule is None else rule.for_ms, gap_ms=gap_ms)
@@ -97,31 +99,31 @@ class AlertLedger:
 
     # --- deliveries ---
 
-    async def left(self, limit: int = MOST_OPEN) -> tuple[Instant, list[Notice]]:
+    async def undelivered(self, limit: int = MOST_OPEN) -> tuple[Instant, list[AlertNotice]]:
         """What is still to be told, oldest first, with the database's time."""
         query = select(history).where(history.c.delivered.startswith(OPEN, autoescape=True)).order_by(history.c.id)
         return await self._database.read(
             lambda connection: (self._now(connection), [*map(_notice, connection.execute(query.limit(limit)))])
         )
 
-    async def hold(self, notice: Notice, hold_ms: Millis) -> tuple[Instant, Notice] | None:
+    async def acquire(self, notice: AlertNotice, hold_ms: Millis) -> tuple[Instant, AlertNotice] | None:
         """Take a notice on, for so long from now, and say what time it is; None if somebody else was first."""
 
-        def hold(connection: Connection) -> tuple[Instant, Notice] | None:
+        def acquire(connection: Connection) -> tuple[Instant, AlertNotice] | None:
             now = self._now(connection)
             held = notice._replace(delivered=notice.delivered.held_until(now + hold_ms))
             return (now, held) if _exchange(connection, notice, held) else None
 
-        return await self._database.write(hold)
+        return await self._database.write(acquire)
 
-    async def told(self, held: Notice, outcomes: Mapping[str, Tried]) -> Delivered | None:
+    async def record_outcomes(self, held: AlertNotice, outcomes: Mapping[str, Tried]) -> Delivered | None:
         """Write what became of it, and give it back; None if somebody else has taken it on meanwhile."""
 
-        def told(connection: Connection) -> Delivered | None:
+        def record(connection: Connection) -> Delivered | None:
             delivered = held.delivered.after(outcomes, self._now(connection))
             return delivered if _exchange(connection, held, held._replace(delivered=delivered)) else None
 
-        return await self._database.write(told)
+        return await self._database.write(record)
 
     async def prune(self) -> int:
         """Forget what is too old; how much that was. When something began that fires still is not forgotten."""
@@ -174,7 +176,7 @@ def _insert(connection: Connection, place: tuple[str, str], known: Known, value:
     connection.execute(states.insert().values(**row, since_at=known.since_at, seen_at=known.seen_at, value=value))
 
 
-def _exchange(connection: Connection, before: Notice, after: Notice) -> bool:
+def _exchange(connection: Connection, before: AlertNotice, after: AlertNotice) -> bool:
     same = (history.c.id == before.id) & (history.c.delivered == before.delivered.encode())
     return connection.execute(history.update().where(same).values(delivered=after.delivered.encode())).rowcount == 1
 
@@ -186,7 +188,9 @@ def _told_of(connection: Connection, reading: Reading) -> tuple[str, ...]:
     return tuple(Delivered.decode(connection.execute(newest).scalar()).sinks)
 
 
-def _note(connection: Connection, reading: Reading, change: AlertChange, now: Instant, sinks: Iterable[str]) -> Notice:
+def _note(
+    connection: Connection, reading: Reading, change: AlertChange, now: Instant, sinks: Iterable[str]
+) -> AlertNotice:
     delivered = Delivered.to(sinks)
     row = {
         "at": now,
@@ -197,13 +201,13 @@ def _note(connection: Connection, reading: Reading, change: AlertChange, now: In
         "summary": reading.summary,
     }
     made = connection.execute(history.insert().values(**row, delivered=delivered.encode()).returning(history.c.id))
-    return Notice(
+    return AlertNotice(
         made.scalar_one(), now, reading.rule, reading.subject, change, reading.value, reading.summary, delivered
     )
 
 
-def _notice(row: Row[Any]) -> Notice:
-    return Notice(
+def _notice(row: Row[Any]) -> AlertNotice:
+    return AlertNotice(
         row.id,
         row.at,
         row.rule,

@@ -68,7 +68,7 @@ async def export(
     stream: IO[str] = sys.stdout if output is None else output
     count = 0
     # The items are closed while their app is open: whoever reads only the first lines breaks them off.
-    async with cli.desk() as desk, aclosing(desk.operator.export_user(user_id)) as items:
+    async with cli.session() as session, aclosing(session.operator.export_user(user_id)) as items:
         async for item in items:
             stream.write(msgspec.json.encode(_known(item)).decode() + "\n")
             count += 1
@@ -82,8 +82,8 @@ async def erase(cli: Cli, user_id: UserArgument, yes: YesOption = False) -> None
     if not yes and not typer.confirm(f"Remove all that is known of {user_id!r}, for good?", err=True):
         cli.output.one({"user_id": user_id, "erased": False}, "Nothing was changed.")
         return
-    async with cli.desk() as desk:
-        erased = await desk.operator.erase_user(user_id)
+    async with cli.session() as session:
+        erased = await session.operator.erase_user(user_id)
     shape = {**_shape(erased.erasure), **erased.kept}
     cli.output.one(shape, _words(*erased))
 

@@ -10,12 +10,12 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["begin_collection", "no_collection"]
+__all__ = ["start_garbage_collection", "without_garbage_collection"]
 
 
 @contextmanager
-def no_collection() -> Generator[None, None, None]:
-    """Collect nothing within the block, or until `begin_collection`."""
+def without_garbage_collection() -> Generator[None, None, None]:
+    """Collect nothing within the block, or until `start_garbage_collection`."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -25,7 +25,7 @@ def no_collection() -> Generator[None, None, None]:
             gc.enable()
 
 
-def begin_collection() -> None:
+def start_garbage_collection() -> None:
     """Everything is set up. It will be there to the end, so it is not looked at again."""
     gc.freeze()
     gc.enable()

@@ -1,0 +1,58 @@
+"""`rota queue`: what waits, type by type."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rota.app.views import state_words
+from rota.cli.invocation import Cli
+from rota.cli.output import Column
+from rota.cli.pages import WatchOption, with_watch
+from rota.clock import isoformat
+from rota.stores.base import Counts, Store
+
+__all__ = ["ls"]
+
+_COLUMNS: Final = (
+    Column("TYPE", "task_type"),
+    Column("STATE", "state"),
+    Column("PENDING", "pending"),
+    Column("RUNNING", "running"),
+    Column("PAUSED", "paused"),
+    Column("FAILED", "failed"),
+    Column("NEXT DUE", "due_at"),
+    Column("MAX PENDING", "max_pending"),
+    Column("PER SECOND", "rate"),
+)
+
+
+async def ls(cli: Cli, watch: WatchOption = False) -> None:
+    """List what waits, type by type, with the limits that count."""
+    async with cli.store() as store:
+        await with_watch(cli, lambda: _list(cli, store), watch=watch)
+
+
+async def _list(cli: Cli, store: Store) -> None:
+    counts, heads = await store.counts(), await store.next_due_by_type()
+    items: list[dict[str, object]] = []
+    for record in await store.list_types():
+        name, settings = record.task_type.name, record.effective
+        mine = counts.get(name, Counts())
+        items.append(
+            {
+                "task_type": name,
+                "state": state_words(record),
+                "pending": mine.pending,
+                "running": mine.running,
+                "paused": mine.paused,
+                "failed": mine.failed,
+                "due_at": isoformat(heads.get(name)),
+                "max_pending": settings.max_pending,
+                "rate": None if settings.rate_limit is None else settings.rate_limit.rate,
+                "burst": None if settings.rate_limit is None else settings.rate_limit.burst,
+                "concurrency": settings.concurrency,
+            }
+        )
+    cli.output.page(
+        items, _COLUMNS, empty="No task types. They come from a worker, or from scheduler.tasks in the config."
+    )
