@@ -44,7 +44,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"alerts", "batches", "agents", "memory"}),
     frozenset({"app"}),
     frozenset({"seeds"}),
-    frozenset({"api", "cli", "dashboard", "integrations", "mcp", "telemetry"}),
+    frozenset({"api", "cli", "dashboard", "demo", "integrations", "mcp", "telemetry"}),
     frozenset({"testing"}),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
