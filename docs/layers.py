@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["FACES", "LAYERS", "PARTS", "layer_of"]
 
 PARTS: Final = ("events", "alerts", "batches", "agents", "memory")
-FACES: Final = ("api", "cli", "dashboard", "integrations", "telemetry")
+FACES: Final = ("api", "cli", "dashboard", "demo", "integrations", "telemetry")
 
 # Each layer may use those above it in this list, and its own. What a part adds to the faces lies in its `faces`, which
 # is built on them: they know the protocol of a part, and no part.

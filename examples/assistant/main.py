@@ -1,4 +1,4 @@
-"""A small chat back end that remembers its users, with Rota as a library, by the seeds' own names.
+"""A small chat back end that remembers its users, with Rota as a library, by the names of the scheduler interface.
 
     uvicorn --app-dir examples assistant.main:app
 
@@ -108,7 +108,7 @@ def add_routes(api: FastAPI, memory: Memory) -> None:
         notes = [hit.context.text for hit in await memory.search(user_id, text, limit=3)]
         scheduler = get_scheduler()
         if scheduler is not None:
-            # Whatever else counts as activity is told to the scheduler in the seeds' words.
+            # Whatever else counts as activity is told to the scheduler in the words of its interface.
             await scheduler.schedule_user_task("user_profile", user_id)
         return {"answer": f"You told me: {notes[0]}" if notes else "Tell me about yourself.", "notes": notes}
 

@@ -5,109 +5,67 @@ A name is imported when it is first used, so that `import rota` costs next to no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rota.lazy import lazy
-
-if TYPE_CHECKING:
-    from rota.app.results import Receipt, RunInfo, ScheduleInfo, TaskDetails, Touch
-    from rota.app.rota import Rota, TaskHandle
-    from rota.app.scheduler import (
-        RedisTaskScheduler,
-        TaskScheduler,
-        get_scheduler,
-        init_scheduler,
-        set_scheduler,
-    )
-    from rota.app.seeds import ITaskScheduler, TaskHandler
-    from rota.app.settings import load_config
-    from rota.app.task_info import TaskInfo
-    from rota.config import Config
-    from rota.core.outcome import TouchOutcome
-    from rota.core.task import TaskStatus
-    from rota.core.task_type import RateLimit, RetryPolicy, TaskConfig, TaskType, TriggerMode
-    from rota.errors import (
-        IllegalTransition,
-        InvalidConfig,
-        InvalidInput,
-        InvalidTrigger,
-        LeaseLost,
-        LimitExceeded,
-        RotaError,
-        StoreError,
-        StoreUnavailable,
-        UnknownTask,
-        UnknownTaskType,
-    )
-    from rota.keys import IUserKeyBuilder, UserKeyBuilder, UserKeyConfig
-    from rota.runtime import Discard, Health, Retry, Run, Snooze
-    from rota.triggers import Explanation
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Config",
-    "Discard",
-    "Explanation",
-    "Health",
-    "ITaskScheduler",
-    "IUserKeyBuilder",
-    "IllegalTransition",
-    "InvalidConfig",
-    "InvalidInput",
-    "InvalidTrigger",
-    "LeaseLost",
-    "LimitExceeded",
-    "RateLimit",
-    "Receipt",
-    "RedisTaskScheduler",
-    "Retry",
-    "RetryPolicy",
-    "Rota",
-    "RotaError",
-    "Run",
-    "RunInfo",
-    "ScheduleInfo",
-    "Snooze",
-    "StoreError",
-    "StoreUnavailable",
-    "TaskConfig",
-    "TaskDetails",
-    "TaskHandle",
-    "TaskHandler",
-    "TaskInfo",
-    "TaskScheduler",
-    "TaskStatus",
-    "TaskType",
-    "Touch",
-    "TouchOutcome",
-    "TriggerMode",
-    "UnknownTask",
-    "UnknownTaskType",
-    "UserKeyBuilder",
-    "UserKeyConfig",
-    "get_scheduler",
-    "init_scheduler",
-    "load_config",
-    "set_scheduler",
-]
-
+# Type checkers read the same names in `__init__.pyi`.
 _HOMES = {
+    "rota.api.service": ("Service",),
     "rota.app.results": (
         "Receipt",
         "RunInfo",
         "ScheduleInfo",
         "TaskDetails",
         "Touch",
+        "Waiting",
     ),
     "rota.app.rota": (
         "Rota",
+        "ScheduleOptions",
         "TaskHandle",
+        "TypeSettings",
+    ),
+    "rota.app.scheduler": (
+        "RedisClient",
+        "RedisTaskScheduler",
+        "TaskScheduler",
+        "get_scheduler",
+        "init_scheduler",
+        "set_scheduler",
+    ),
+    "rota.app.schedules": (
+        "ScheduleSettings",
+        "Schedules",
+    ),
+    "rota.app.seeds": (
+        "ITaskScheduler",
+        "TaskHandler",
     ),
     "rota.app.settings": ("load_config",),
-    "rota.config": ("Config",),
-    "rota.core.outcome": ("TouchOutcome",),
-    "rota.core.task": ("TaskStatus",),
+    "rota.app.sync": (
+        "SyncRota",
+        "SyncTask",
+    ),
+    "rota.app.task_info": ("TaskInfo",),
+    "rota.app.tasks": (
+        "Tasks",
+        "UserIds",
+    ),
+    "rota.clock": ("Clock",),
+    "rota.config": (
+        "Config",
+        "Section",
+    ),
+    "rota.core.outcome": (
+        "ScheduleOutcome",
+        "TouchOutcome",
+    ),
+    "rota.core.task": (
+        "RunStatus",
+        "TaskStatus",
+        "Want",
+    ),
     "rota.core.task_type": (
         "RateLimit",
         "RetryPolicy",
@@ -115,6 +73,9 @@ _HOMES = {
         "TaskType",
         "TriggerMode",
     ),
+    "rota.core.waiting": ("Reason",),
+    "rota.dashboard.part": ("Pages",),
+    "rota.database": ("Database",),
     "rota.errors": (
         "IllegalTransition",
         "InvalidConfig",
@@ -133,6 +94,12 @@ _HOMES = {
         "UserKeyBuilder",
         "UserKeyConfig",
     ),
+    "rota.part": (
+        "Attention",
+        "HasHost",
+        "Part",
+        "PartHost",
+    ),
     "rota.runtime": (
         "Discard",
         "Health",
@@ -140,19 +107,19 @@ _HOMES = {
         "Run",
         "Snooze",
     ),
-    "rota.app.scheduler": (
-        "RedisTaskScheduler",
-        "TaskScheduler",
-        "get_scheduler",
-        "init_scheduler",
-        "set_scheduler",
+    "rota.runtime.database_owner": ("DatabaseOwnership",),
+    "rota.runtime.duty": (
+        "Duty",
+        "DutyContext",
     ),
-    "rota.app.seeds": (
-        "ITaskScheduler",
-        "TaskHandler",
+    "rota.stores.base": (
+        "Counts",
+        "Instance",
+        "Page",
+        "Store",
+        "TypeRecord",
     ),
-    "rota.app.task_info": ("TaskInfo",),
     "rota.triggers": ("Explanation",),
 }
 
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -47,7 +47,7 @@ _KEY_PART = re.compile(r"(?:[^%:]|%25|%3A)+", re.DOTALL)
 
 
 def shown_key(key: str) -> str:
-    """The key as people see it: the global key is "global", as in the seeds' monitoring."""
+    """The key as people see it: the global key is "global", in the monitoring as well."""
     return "global" if key == GLOBAL_KEY else key
 
 

@@ -1,12 +1,9 @@
 """Packages whose names are imported when they are first used, so that importing the package costs next to nothing.
 
-    if TYPE_CHECKING:
-        from rota.memory.contexts import Contexts
+    __all__, __getattr__, __dir__ = lazy(__name__, {"rota.memory.contexts": ("Contexts",)})
 
-    __all__ = ["Contexts"]
-    __getattr__, __dir__ = lazy(__name__, {"rota.memory.contexts": ("Contexts",)})
-
-Type checkers read the first block, Python the last line.
+Python reads this line; type checkers read the package's `__init__.pyi`, which imports the same names
+(`from rota.memory.contexts import Contexts as Contexts`). `tests/layers` holds the two together.
 """
 
 from __future__ import annotations
@@ -18,8 +15,10 @@ from importlib import import_module
 __all__ = ["lazy"]
 
 
-def lazy(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package; `homes` has its names by the modules that define them."""
+def lazy(
+    package: str, homes: Mapping[str, tuple[str, ...]]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package; `homes` has its names by the modules that define them."""
     home_of = {name: module for module, names in homes.items() for name in names}
 
     def look_up(name: str) -> object:
@@ -33,4 +32,4 @@ def lazy(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of})
 
-    return look_up, names
+    return sorted(home_of), look_up, names

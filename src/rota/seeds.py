@@ -1,4 +1,7 @@
-"""The seeds' interface, by its own names, for programs that were written for it. `rota` itself offers them, too."""
+"""The scheduler interface of the documents that Rota was built from, for programs that were written for it.
+
+`rota` itself offers these names, too. What the seeds are, and what they got wrong, is in docs/flaws.md.
+"""
 
 from __future__ import annotations
 

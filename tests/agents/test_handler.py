@@ -59,7 +59,7 @@ async def test_a_schedule_runs_and_leaves_its_row_its_result_and_a_notice(
         assert json.loads(line)["text"] == "Tell me what changed."
 
 
-async def test_the_agent_is_told_exactly_what_the_design_says(
+async def test_the_agent_is_told_exactly_what_is_documented(
     app: Rota, settings: AgentSettings, python: str, clock: FakeClock
 ) -> None:
     code = "import sys,json; print(json.dumps({'status':'success','result':sys.stdin.read().strip()}))"
@@ -160,7 +160,7 @@ async def test_a_closed_or_broken_gate_leaves_a_skipped_row_and_wakes_nobody(
         assert (await agents.get_task(ANN, made.id)).status == "active"
 
 
-async def test_d38_the_snapshot_shows_a_group_its_own_and_main_everything(
+async def test_flaw_38_the_snapshot_shows_a_group_its_own_and_main_everything(
     app: Rota, agents: Agents, clock: FakeClock, groups_dir: Path
 ) -> None:
     async with app:
@@ -185,7 +185,7 @@ async def test_d38_the_snapshot_shows_a_group_its_own_and_main_everything(
             assert (groups_dir / "family").stat().st_uid != (groups_dir / "main").stat().st_uid != 0
 
 
-async def test_d31_a_missing_group_leaves_its_row_pauses_the_schedule_and_says_why(
+async def test_flaw_31_a_missing_group_leaves_its_row_pauses_the_schedule_and_says_why(
     app: Rota, agents: Agents, clock: FakeClock
 ) -> None:
     async with app:

@@ -72,7 +72,7 @@ def test_lone_surrogates_and_nul_do_not_survive(text: str) -> None:
     assert "\0" not in cut(text)
 
 
-def test_the_three_forms_of_seed_001() -> None:
+def test_the_three_forms_of_a_last_result() -> None:
     assert summary_of(None, "no key") == "Error: no key"
     assert summary_of("  all is well \n", None) == "all is well"
     assert summary_of(None, None) == summary_of("", None) == summary_of("  ", None) == "Completed"

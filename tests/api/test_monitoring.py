@@ -1,4 +1,4 @@
-"""The seeds' monitoring: their addresses and shapes, counted over all instances."""
+"""The monitoring: its addresses and shapes, counted over all instances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.core.task import Settlement, Transition
 from rota.stores.base import ClaimRequest
 
 
-async def test_the_seeds_monitoring_has_their_shapes(stage: Stage) -> None:
+async def test_the_monitoring_has_its_shapes(stage: Stage) -> None:
     await dead_letters(stage, 2)
     whole = (await stage.viewer.get("/api/monitoring/scheduler?hours=168")).json()
     assert set(whole) == {"success", "data"}

@@ -1,4 +1,4 @@
-"""Pushing and reading memories over HTTP: the seeds' shapes, the limits, who may, and an outage of the store."""
+"""Pushing and reading memories over HTTP: the shapes, the limits, who may, and an outage of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def contexts(stage: Stage, user_id: str, query: str = "") -> Any:
     return (await stage.operator.get(f"/api/memory/{user_id}/contexts{query}")).json()
 
 
-async def test_the_seeds_answer(stage: Stage) -> None:
+async def test_the_answer_to_a_message(stage: Stage) -> None:
     answer = await pushed(stage, "chat/message", user_id="u1", content=SAME[0], something_else=1)
     assert (answer["status"], set(answer)) == ("success", {"status", "batch_id", "context_id"})
     await memory_of(stage.app).drain()

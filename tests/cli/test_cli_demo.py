@@ -15,10 +15,10 @@ import pytest
 from command_line import CallRota
 from rich.console import Console
 
-from rota.cli.demo_story import Facts
-from rota.cli.demo_view import DemoSnapshot, LivePicture
 from rota.core.outcome import Answer
 from rota.core.task import RunRecord, RunStatus
+from rota.demo.story import Facts
+from rota.demo.view import DemoSnapshot, LivePicture
 from rota.stores.base import Beat, Counts, Instance
 from rota.testing.waiting import until_blocking
 
@@ -26,7 +26,7 @@ ROTA = [sys.executable, "-m", "rota.cli"]
 # The recovery may take as long as the machine needs; what the figure means is looked at with made-up facts below.
 PATIENT = [
     *(sys.executable, "-c"),
-    "import sys, rota.cli, rota.cli.demo_story as story; story._RECOVERY_LIMIT = 60_000; sys.exit(rota.cli.main())",
+    "import sys, rota.cli, rota.demo.story as story; story._RECOVERY_LIMIT = 60_000; sys.exit(rota.cli.main())",
 ]
 
 
@@ -39,7 +39,7 @@ def workers_of(marker: str) -> list[int]:
                 line = (entry / "cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            if marker in line and "demo_worker" in line:
+            if marker in line and "rota.demo.worker" in line:
                 found.append(int(entry.name))
     return found
 

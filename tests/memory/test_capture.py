@@ -84,7 +84,7 @@ async def test_a_chat_is_kept_and_every_type_is_touched(memory: Memory, schedule
     assert {one.batch_id for one in page.contexts} == {answer.data.batch_id}
 
 
-async def test_the_seeds_answer(memory: Memory) -> None:
+async def test_the_answer_to_a_message(memory: Memory) -> None:
     answer = await memory.push_message(ChatMessagePush(content="Hi.", user_id="u1", device_id="phone"))
     assert answer.model_dump()["status"] == "success"
     found = await (await memory.contexts()).get("u1", answer.context_id)

@@ -1,4 +1,4 @@
-"""Memory in an app: the built-in types, the configuration over them, and the seeds' names."""
+"""Memory in an app: the built-in types, the configuration over them, and the factories of the scheduler interface."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def say(user_id: str, *texts: str) -> ChatPush:
     return ChatPush(messages=[Message(content=text) for text in texts], user_id=user_id)
 
 
-async def test_the_built_in_types_are_those_of_the_design(sqlite_url: str, clock: FakeClock) -> None:
+async def test_the_built_in_types_are_the_documented_ones(sqlite_url: str, clock: FakeClock) -> None:
     app = Rota(sqlite_url, clock=clock)
     install_memory(app)
     async with app:
@@ -127,7 +127,7 @@ async def test_a_key_without_devices_stands_for_all_of_them(sqlite_url: str, clo
         assert (await memory.figures("u1")).results == 2
 
 
-async def test_the_seeds_handlers(sqlite_url: str, clock: FakeClock) -> None:
+async def test_the_handlers_of_the_scheduler_interface(sqlite_url: str, clock: FakeClock) -> None:
     tasks = {"data_cleanup": {"trigger_mode": "periodic"}}
     app = Rota({"store": sqlite_url, "scheduler": {"tasks": tasks}}, clock=clock)
     memory = memory_of(app)

@@ -1,4 +1,4 @@
-"""A week of fifty users who never stop: everything is compressed in time; by the seeds' rule half of it never is."""
+"""A week of fifty users who never stop: everything is compressed in time; by flaw 13's rule half of it never is."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def note(chance: random.Random) -> str:
     return f"{chance.choice(('My', 'The'))} {chance.choice(things)} {chance.randrange(30)}."
 
 
-async def test_by_the_seeds_rule_half_is_never_compressed(clock: FakeClock) -> None:
+async def test_by_the_rule_of_flaw_13_half_is_never_compressed(clock: FakeClock) -> None:
     """Activity within an interval of the last run is dropped, and a run takes [now - interval - 5 min, now - 5 min]."""
     app = Rota(store=MemoryStore(clock), clock=clock)
     said: list[Instant] = []

@@ -1,4 +1,4 @@
-"""What lies in Redis: the seeds' names, compact hashes, nothing left behind, and nothing of a newer major version."""
+"""What lies in Redis: the names, compact hashes, nothing left behind, and nothing of a newer major version."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def keys_of(server: RedisServer) -> set[str]:
     return set(cast("list[str]", server.ask("KEYS", "*")))
 
 
-async def test_the_seeds_names(world: World, redis: RedisServer) -> None:
+async def test_the_names_of_the_keys(world: World, redis: RedisServer) -> None:
     await world.type()
     await world.touch("u1:phone:default")
     await world.schedule("rush", priority=9)

@@ -162,10 +162,10 @@ async def test_a_unix_socket_and_a_user(tmp_path: Path) -> None:
             await stranger.open()
 
 
-async def test_the_seeds_scheduler_on_a_client(
+async def test_the_scheduler_interface_on_a_client(
     redis: RedisServer, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`init_scheduler(redis, config)` with the client that a program of the seeds has in hand."""
+    """`init_scheduler(redis, config)` with the client that a program has in hand."""
     assert redis_url
     # Its spool is a file of the working directory; here it is not to be used, however long the store takes.
     monkeypatch.chdir(tmp_path)

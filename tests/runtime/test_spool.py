@@ -486,7 +486,7 @@ async def test_what_an_earlier_process_left_is_offered_at_start(app_store: Fault
         await until(arrived)
 
 
-async def test_the_seeds_scheduler_spools_before_it_was_ever_connected(app_store: FaultyStore, path: Path) -> None:
+async def test_a_task_scheduler_spools_before_it_was_ever_connected(app_store: FaultyStore, path: Path) -> None:
     config = load_config({"spool": str(path), "scheduler": {"tasks": {"work": {"interval": 60}}}}, environ={})
     scheduler = TaskScheduler(app_store, config)
     with app_store.down("open"):

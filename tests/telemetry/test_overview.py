@@ -1,4 +1,4 @@
-"""One look at everything: figures of all instances, no hole in the minutes, the seeds' shapes to the letter."""
+"""One look at everything: figures of all instances, no hole in the minutes, the monitoring's shapes to the letter."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_states_and_silence_are_seen(clock: FakeClock) -> None:
         assert (await overview(app)).instances[0].is_silent
 
 
-async def test_the_seeds_monitoring_has_its_shape(clock: FakeClock) -> None:
+async def test_the_monitoring_has_its_shape(clock: FakeClock) -> None:
     app = Rota("memory://", clock=clock)
 
     @app.on_activity(after="0s", max_retries=0)

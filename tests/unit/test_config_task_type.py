@@ -24,7 +24,7 @@ from rota.memory.section import MEMORY_SECTION
 OPTIONS = option_checks([MEMORY_SECTION])
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_the_defaults_are_the_documented_ones() -> None:
     t = TaskType(name="x")
     assert (t.enabled, t.description, t.trigger_mode) == (True, "", TriggerMode.USER_ACTIVITY)
     assert (t.interval_ms, t.timeout_ms, t.task_ttl_ms, t.dead_ttl_ms) == (30 * MINUTE, 5 * MINUTE, 2 * HOUR, 30 * DAY)
@@ -176,10 +176,10 @@ def test_types_that_wait_for_each_other() -> None:
     assert after_cycle({"a": after("a", "b", "elsewhere")}) == []
 
 
-# --- TaskConfig, the seeds' face
+# --- TaskConfig, the scheduler interface's face
 
 
-def test_task_config_has_the_seeds_defaults() -> None:
+def test_task_config_has_the_defaults_of_the_interface() -> None:
     assert TaskConfig("x").to_dict() == {
         "name": "x",
         "enabled": True,

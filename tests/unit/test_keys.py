@@ -61,7 +61,7 @@ def test_a_key_of_another_shape_is_refused(key: str) -> None:
         UserKeyBuilder().parse_key(key)
 
 
-def test_the_builder_is_the_seeds_interface() -> None:
+def test_the_builder_is_that_of_the_scheduler_interface() -> None:
     assert isinstance(UserKeyBuilder.from_dict({"use_agent_id": False}), IUserKeyBuilder)
     assert UserKeyBuilder.from_dict({"use_agent_id": False}).get_key_count() == 2
 

@@ -16,10 +16,14 @@ PACKAGES = ["rota", *(f"rota.{path.parent.name}" for path in INITS if "import la
 
 
 def seen_by_type_checkers(package: ModuleType) -> dict[str, tuple[str, ...]]:
-    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {str(node.module): tuple(sorted(alias.name for alias in node.names)) for node in imports}
+    tree = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text(encoding="utf-8"))
+    seen: dict[str, tuple[str, ...]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            # Without `as` a stub imports for itself alone.
+            offered = [alias.name for alias in node.names if alias.asname == alias.name]
+            seen[str(node.module)] = tuple(sorted((*seen.get(str(node.module), ()), *offered)))
+    return seen
 
 
 @pytest.mark.parametrize("name", PACKAGES)

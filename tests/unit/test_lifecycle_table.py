@@ -17,7 +17,7 @@ def test_every_event_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("transition", Transition)
-def test_every_pair_is_legal_where_the_design_says_so(transition: Transition) -> None:
+def test_every_pair_is_legal_where_the_written_table_says_so(transition: Transition) -> None:
     for state in _STATES:
         answer, after = ANSWERS[transition, str(state)]
         target = TABLE[transition].get(state)

@@ -1,4 +1,4 @@
-"""The seeds' calls at their edges: contradictions, stale tokens, lost replies, periodic handlers."""
+"""The scheduler interface at its edges: contradictions, stale tokens, lost replies, periodic handlers."""
 
 from __future__ import annotations
 

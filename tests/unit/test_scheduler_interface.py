@@ -1,4 +1,4 @@
-"""The seeds' interface: the names, parameters, defaults and kinds of their tables."""
+"""The scheduler interface: names, parameters, defaults and kinds, as programs were written for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ METHODS: dict[str, tuple[bool, dict[str, object]]] = {
 
 @pytest.mark.parametrize("owner", [ITaskScheduler, TaskScheduler, Rota])
 @pytest.mark.parametrize("name", METHODS)
-def test_signatures_are_the_seeds(owner: type, name: str):
+def test_signatures_are_those_of_the_interface(owner: type, name: str):
     is_async, wanted = METHODS[name]
     method = getattr(owner, name)
     parameters = dict(inspect.signature(method).parameters)
@@ -56,7 +56,7 @@ def test_signatures_are_the_seeds(owner: type, name: str):
     assert inspect.iscoroutinefunction(method) is is_async
 
 
-def test_what_goes_beyond_the_seeds_is_optional():
+def test_what_goes_beyond_the_interface_is_optional():
     """`trigger_mode=` became part of register_handler later; whoever does not give it notices nothing."""
     extra = inspect.signature(TaskScheduler.register_handler).parameters["trigger_mode"]
     assert (extra.kind, extra.default) == (inspect.Parameter.KEYWORD_ONLY, None)
@@ -77,7 +77,7 @@ def test_the_module_functions():
     assert list(inspect.signature(seeds.init_scheduler).parameters) == ["redis", "config", "redis_cache"]
 
 
-def test_task_config_has_the_seeds_fields_and_defaults():
+def test_task_config_has_its_fields_and_defaults():
     defaults = {field.name: field.default for field in fields(TaskConfig)}
     assert defaults == {
         "name": MISSING,
@@ -91,7 +91,7 @@ def test_task_config_has_the_seeds_fields_and_defaults():
     }
 
 
-def test_user_key_config_has_the_seeds_fields_and_defaults():
+def test_user_key_config_has_its_fields_and_defaults():
     defaults = {field.name: field.default for field in fields(UserKeyConfig)}
     assert defaults == {
         "use_user_id": True,
@@ -103,7 +103,7 @@ def test_user_key_config_has_the_seeds_fields_and_defaults():
     assert UserKeyBuilder().build_key("u1") == "u1:default:default"
 
 
-def test_the_enums_have_the_seeds_members():
+def test_the_enums_have_their_members():
     assert {"user_activity", "periodic", "cron"} <= {mode.value for mode in TriggerMode}
     assert {"pending", "running", "completed", "failed"} <= {status.value for status in TaskStatus}
     assert all(isinstance(member, str) for member in (*TriggerMode, *TaskStatus))
@@ -124,7 +124,7 @@ INFO = TaskInfo(
 )
 
 
-def test_task_info_has_the_seeds_fields():
+def test_task_info_has_its_fields():
     assert [field.name for field in fields(TaskInfo)] == [
         "task_type",
         "user_key",

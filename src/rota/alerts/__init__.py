@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rota.lazy import lazy
 
-if TYPE_CHECKING:
-    from rota.alerts.alerts import AlertEvent, Alerts, Firing
-    from rota.alerts.duty import AlertDuty, rules_of, try_sink
-
-__all__ = ["AlertDuty", "AlertEvent", "Alerts", "Firing", "rules_of", "try_sink"]
-
+# Type checkers read the same names in `__init__.pyi`.
 _HOMES = {
     "rota.alerts.alerts": (
         "AlertEvent",
@@ -25,4 +18,4 @@ _HOMES = {
     ),
 }
 
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,7 +1,7 @@
 """The host: what one process owns of Rota, whichever face its program uses.
 
 It holds the connection to the store, the database beside it, the spool, the types and handlers that the program has
-declared, and the worker in the background; and it closes what it has opened. `Rota` and the seeds' interface are two
+declared, and the worker in the background; and it closes what it has opened. `Rota` and the scheduler interface are two
 faces over one, and a part is installed in one.
 """
 
@@ -61,8 +61,8 @@ class Host:
     """One process's own Rota.
 
     `engine` is the store's URL, or a store that the program has made itself. With `connects_by_itself` the first call
-    connects and `stop` ends it, as the seeds' interface wants it, which has no word for connecting; otherwise the calls
-    are made inside `enter` and `leave`.
+    connects and `stop` ends it, as the scheduler interface wants it, which has no word for connecting; otherwise the
+    calls are made inside `enter` and `leave`.
     """
 
     def __init__(

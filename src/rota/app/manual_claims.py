@@ -1,4 +1,4 @@
-"""Work that is claimed and settled by hand, as the seeds do it, instead of by a worker.
+"""Work that is claimed and settled by hand, as the scheduler interface does it, instead of by a worker.
 
 Where nobody has a worker, nobody sweeps: so whoever claims by hand does, and what another one has claimed and never
 settled is handed out again once its lease is over.

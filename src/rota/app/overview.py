@@ -1,7 +1,7 @@
 """One look at everything: what runs, what waits, what fails, over all instances.
 
 The dashboard, `rota top` and the API all show this picture, so it is drawn once, here: from kept counters and kept
-history, never from a scan. `monitoring`, `failures` and `queues` are the same in the shapes of the seeds' monitoring.
+history, never from a scan. `monitoring`, `failures` and `queues` are the same in the shapes of `/api/monitoring`.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def _by(slices: Iterable[Slice], place: Callable[[Slice], K]) -> dict[K, list[Sl
     return found
 
 
-# --- the seeds' monitoring -------------------------------------------------------------------------------------------
+# --- in the shapes of /api/monitoring --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

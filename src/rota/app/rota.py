@@ -36,7 +36,7 @@ from typing import (
 from rota.app.host import Host
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
 from rota.app.schedules import instant_of
-from rota.app.seeds import SeedsInterface
+from rota.app.seeds import SchedulerInterface
 from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
 from rota.app.views import SWITCHES, choice
@@ -160,7 +160,7 @@ class _Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskHandle[P, R]: ...
 
 
-class Rota(SeedsInterface):
+class Rota(SchedulerInterface):
     """An application's tasks, and the store that they live in.
 
     `source` is a store's URL, the path of a YAML file, a mapping of the same shape, or a `Config`; without one the

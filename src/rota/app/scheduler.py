@@ -1,4 +1,4 @@
-"""An app as the seeds' documents make it: `init_scheduler(redis, config)`, and one of it in a process."""
+"""An app as the scheduler interface makes it: `init_scheduler(redis, config)`, and one of it in a process."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RedisClient(Protocol):
 class TaskScheduler(Rota):
     """An app over one store, which its first call connects and `stop` closes.
 
-    `redis` (or `redis_cache`) is the store, under the names that the seeds gave it: its URL, a redis-py client, what
-    holds one, or a `Store`. `config` is the content of `scheduler:`, or a whole `Config`.
+    `redis` (or `redis_cache`, the interface's names for it) is the store: its URL, a redis-py client, what holds one,
+    or a `Store`. `config` is the content of `scheduler:`, or a whole `Config`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TaskScheduler(Rota):
 
 
 class RedisTaskScheduler(TaskScheduler):
-    """The seeds' own name for a scheduler on Redis; `redis` is a URL or a redis-py client.
+    """The scheduler interface's name for an app on Redis; `redis` is a URL or a redis-py client.
 
     Of a client only the address is taken: the scheduler makes connections of its own.
     """
@@ -97,7 +97,7 @@ def init_scheduler(
 ) -> TaskScheduler:
     """Make a scheduler, and make it the one of this process.
 
-    `redis` (or `redis_cache`) is the store's URL or a redis-py client, under the names that the seeds gave it; `config`
+    `redis` (or `redis_cache`, the interface's names for it) is the store's URL or a redis-py client; `config`
     is the content of `scheduler:`.
     """
     scheduler = TaskScheduler(redis, config, redis_cache=redis_cache)

@@ -1,4 +1,4 @@
-"""The seeds' interface, by its own names: calls of every app, for the programs that were written for them.
+"""The scheduler interface of the documents that Rota was built from (docs/flaws.md): calls that every app has.
 
 scheduler = init_scheduler("sqlite:///rota.db", config)          # config: the content of `scheduler:`
 scheduler.register_handler("memory_compression", compress)       # compress(user_id, device_id, agent_id) -> bool
@@ -22,7 +22,7 @@ from rota.keys import UserKeyBuilder
 from rota.logs import get_logger
 from rota.stores.base import Counts
 
-__all__ = ["ITaskScheduler", "SeedsInterface", "TaskHandler"]
+__all__ = ["ITaskScheduler", "SchedulerInterface", "TaskHandler"]
 
 TaskHandler = Callable[[str, str | None, str | None], Awaitable[bool] | bool]
 """(user_id, device_id, agent_id) -> success; three None for periodic types. One that is not async runs in a thread."""
@@ -33,7 +33,7 @@ _MADE_A_TASK: Final = frozenset({TouchOutcome.CREATED, TouchOutcome.DEFERRED, To
 
 
 class ITaskScheduler(ABC):
-    """What a scheduler can do, in the seeds' words."""
+    """What a scheduler can do, in the words of the scheduler interface."""
 
     @abstractmethod
     async def register_task_type(self, config: TaskConfig) -> bool:
@@ -66,7 +66,7 @@ class ITaskScheduler(ABC):
         """Work in the background."""
 
     @abstractmethod
-    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the seeds' signature
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the interface's signature
         """Stop working: running work may finish for `timeout` seconds."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class ITaskScheduler(ABC):
         """Whether it works in the background."""
 
 
-class SeedsInterface(ITaskScheduler):
+class SchedulerInterface(ITaskScheduler):
     """The interface over a host."""
 
     host: Host
@@ -145,7 +145,7 @@ class SeedsInterface(ITaskScheduler):
         """
         await self.host.start()
 
-    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the seeds' signature
+    async def stop(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - the interface's signature
         """Stop working: running work may finish for `timeout` seconds, then it is released to run elsewhere."""
         await self.host.stop(timeout)
 

@@ -1,4 +1,4 @@
-"""A task as the seeds' interface knows it."""
+"""A task as the scheduler interface knows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TaskInfo"]
 
 @dataclass
 class TaskInfo:
-    """One task as the seeds' interface knows it: times are Unix seconds, `lock_token` is the token of its lease.
+    """One task as the scheduler interface knows it: times are Unix seconds, `lock_token` is the token of its lease.
 
     `user_id` is None for a task that runs for nobody in particular.
     """

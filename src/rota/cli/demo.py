@@ -21,8 +21,8 @@ from rota.clock import MINUTE, SECOND, SystemClock
 from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from rota.cli.demo_story import Facts, Story
-    from rota.cli.demo_view import DemoView
+    from rota.demo.story import Facts, Story
+    from rota.demo.view import DemoView
 
 __all__ = ["demo"]
 
@@ -57,7 +57,7 @@ def _check(cli: Cli, keep: Path | None) -> None:
 
 
 def _view(cli: Cli) -> DemoView:
-    from rota.cli.demo_view import Lines, LivePicture, Silence
+    from rota.demo.view import Lines, LivePicture, Silence
 
     if cli.output.as_json:
         return Silence()
@@ -84,10 +84,10 @@ def _being_told_to_go_is_an_interrupt() -> Generator[None]:
 
 
 async def _tell(view: DemoView, url: str, folder: Path) -> Facts:
-    from rota.cli.demo_app import build
-    from rota.cli.demo_crew import Crew
-    from rota.cli.demo_story import Story
     from rota.cli.logs import log_to_stderr
+    from rota.demo.app import build
+    from rota.demo.crew import Crew
+    from rota.demo.story import Story
     from rota.stores import open_store
 
     log_to_stderr(logging.WARNING, as_json=False)

@@ -1,4 +1,4 @@
-"""Configuration: one file in the seeds' shape, the environment over it, flags over both."""
+"""Configuration: one YAML file, the environment over it, flags over both."""
 
 from rota.config.load import read_config
 from rota.config.model import Config, SettingRow

@@ -1,4 +1,4 @@
-"""What an activity of a user leads to: the checks of DESIGN 5, in their order, as one pure function.
+"""What an activity of a user leads to: its checks, in their order, as one pure function.
 
 disabled    the type is off
 coalesced   a live task already waits or runs: the activity joins it

@@ -1,6 +1,6 @@
 """The settings of one task type: the single table of defaults, used by code, YAML and every store alike.
 
-`TaskType` is what Rota works with. `TaskConfig` is the smaller face of it that the seeds' interface names; its
+`TaskType` is what Rota works with. `TaskConfig` is the smaller face of it that the scheduler interface names; its
 defaults are read from `TaskType`, so there is one truth. YAML writes a duration without its unit: `interval_ms` is
 `interval`.
 """
@@ -332,7 +332,7 @@ def _sentence(where: str, field: str, value: object, advice: str, sources: Mappi
     return f"{path} is {shown}{source}. {advice}"
 
 
-# --- the seeds' face -----------------------------------------------------------------------------------------------
+# --- the scheduler interface's face ----------------------------------------------------------------------------------
 
 _DEFAULT: Final = TaskType(name="default")
 
@@ -341,7 +341,7 @@ _Value = TypeVar("_Value", bool, int, str)
 
 @dataclass
 class TaskConfig:
-    """A task type as the seeds' interface knows it: durations are whole seconds."""
+    """A task type as the scheduler interface knows it: durations are whole seconds."""
 
     name: str
     enabled: bool = _DEFAULT.enabled

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from rota.errors import InvalidTrigger
 from rota.triggers.zone import zone
 
-__all__ = ["COOKIES", "Preferences", "Theme", "ZoneChoice"]
-
-Theme = Literal["auto", "light", "dark"]
-ZoneChoice = Literal["browser", "utc", "schedule"]
+__all__ = ["COOKIES", "Preferences"]
 
 COOKIES: Final[Mapping[str, tuple[str, ...]]] = {
     "rota_theme": ("auto", "light", "dark"),

@@ -32,7 +32,7 @@ from rota.memory.vectors import to_bytes
 __all__ = ["ANONYMOUS", "Anonymous", "Capture"]
 
 ANONYMOUS: Final = "default"
-"""Whose a push without a user_id is, as in the seeds."""
+"""Whose a push without a user_id is."""
 Anonymous = Literal["default", "reject"]
 _RESERVED: Final = re.compile(r"__.*__", re.DOTALL)
 
@@ -61,7 +61,7 @@ class Capture:
         return PushAnswer(data=PushData(batch_id=batch_id, message_count=len(ids), context_ids=ids))
 
     async def push_message(self, push: ChatMessagePush) -> MessageAnswer:
-        """One message, with the answer that the seeds give."""
+        """One message, with the answer of /api/push/chat/message."""
         batch_id, ids = await self._take(self._owner_of(push), push.to_contexts())
         return MessageAnswer(batch_id=batch_id, context_id=ids[0])
 

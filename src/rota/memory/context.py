@@ -29,7 +29,7 @@ __all__ = [
 MAX_TEXT_LENGTH: Final = 100_000
 """Characters of one context, merged ones included."""
 MAX_DEVICE_LENGTH: Final = 100
-"""Characters of a device's or an agent's id, as in the seeds; it keeps the three ids together indexable."""
+"""Characters of a device's or an agent's id; it keeps the three ids together indexable."""
 MAX_KEYWORDS: Final = 10
 MAX_IMPORTANCE: Final = 10
 MAX_DETAILS_BYTES: Final = 16 * 1024

@@ -27,7 +27,7 @@ from rota.memory.vectors import Vectors, cosines
 __all__ = ["REACH", "THRESHOLD", "assign", "groups"]
 
 THRESHOLD: Final = 0.85
-"""The cosine from which on two contexts say the same, as in the seeds."""
+"""The cosine from which on two contexts say the same."""
 REACH: Final = 2_048
 """How many leaders back a context looks."""
 BLOCK: Final = 256

@@ -1,4 +1,4 @@
-"""The handlers of the built-in types, and the seeds' factories by their own names.
+"""The handlers of the built-in types, and the factories of the scheduler interface.
 
 Errors are raised, never turned into a success: the scheduler retries them, counts them and shows them.
 """
@@ -32,7 +32,7 @@ UNFINISHED: Final = "2s"
 """A run whose time is spent goes on after a moment; others get their turn between."""
 
 AsyncHandler = Callable[[str | None, str | None, str | None], Awaitable[bool]]
-SeedHandler = Callable[[str | None, str | None, str | None], Awaitable[bool] | bool]
+IdsHandler = Callable[[str | None, str | None, str | None], Awaitable[bool] | bool]
 
 
 class _AsyncMerger(Protocol):
@@ -55,7 +55,7 @@ class _Storage(Protocol):
     def cleanup_expired_data(self) -> Callable[..., object]: ...
 
 
-# --- by the seeds' names ---------------------------------------------------------------------------------------------
+# --- factories of the scheduler interface ----------------------------------------------------------------------------
 
 
 @overload
@@ -63,13 +63,13 @@ def create_compression_handler(merger: _AsyncMerger, interval_seconds: int = 180
 
 
 @overload
-def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> SeedHandler: ...
+def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> IdsHandler: ...
 
 
-def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> SeedHandler:
+def create_compression_handler(merger: _Merger, interval_seconds: int = 1800) -> IdsHandler:
     """A handler for `register_handler("memory_compression", ...)`; `merger` is a `Memory`, or what compresses alike.
 
-    One whose method is not async, as the seeds show it, gets a handler that is not: it runs in a thread.
+    One whose method is not async gets a handler that is not: it runs in a thread.
     """
     compress = merger.periodic_memory_compression_for_user
 
@@ -93,10 +93,10 @@ def create_cleanup_handler(storage: _AsyncStorage) -> AsyncHandler: ...
 
 
 @overload
-def create_cleanup_handler(storage: _Storage) -> SeedHandler: ...
+def create_cleanup_handler(storage: _Storage) -> IdsHandler: ...
 
 
-def create_cleanup_handler(storage: _Storage) -> SeedHandler:
+def create_cleanup_handler(storage: _Storage) -> IdsHandler:
     """A handler for `register_handler("data_cleanup", ...)`; `storage` is a `Memory`, or what cleans up alike."""
     clean_up = storage.cleanup_expired_data
 
@@ -110,7 +110,7 @@ def create_cleanup_handler(storage: _Storage) -> SeedHandler:
 
 
 def _success(answer: object) -> bool:
-    """The seeds' objects answer with nothing, or with what they did; only one that says False has failed."""
+    """Mergers and storages answer with nothing, or with what they did; only one that says False has failed."""
     return answer is not False
 
 

@@ -178,7 +178,7 @@ class Memory:
     async def periodic_memory_compression_for_user(
         self, user_id: str, device_id: str | None = None, agent_id: str | None = None, interval_seconds: int = 1800
     ) -> Compressed:
-        """The seeds' call. What is compressed is what has settled since the last time, whatever the interval says."""
+        """Compress what has settled since the last time, whatever the interval says."""
         if interval_seconds <= 0:
             raise InvalidInput(f"interval_seconds is {interval_seconds}. Use a number of seconds above 0.")
         return await self.compress_and_come_again(user_id, device_id, agent_id)

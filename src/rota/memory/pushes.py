@@ -1,6 +1,7 @@
 """Pushes and their answers, over HTTP and for whoever calls `Memory` directly.
 
-Names and limits are the seeds'. Fields that are not known here are passed over: their clients send more than is kept.
+Names and limits are those that clients know. Fields that are not known here are passed over: they send more than is
+kept.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Keywords = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_leng
 
 
 class _Push(BaseModel):
-    """Whose it is: as the seeds have it, a missing id is "default"."""
+    """Whose it is: a missing id is "default"."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -161,14 +162,14 @@ class PushData(BaseModel):
 
 
 class PushAnswer(BaseModel):
-    """The answer to a push, as the seeds' system gives it."""
+    """The answer to a push."""
 
     success: Literal[True] = True
     data: PushData
 
 
 class MessageAnswer(BaseModel):
-    """The answer to /api/push/chat/message, as the seeds have it."""
+    """The answer to /api/push/chat/message."""
 
     status: Literal["success"] = "success"
     batch_id: str

@@ -5,7 +5,8 @@ By name: the handler declares what it wants to know, and gets that.
     async def compress(user_id: str) -> None: ...
     def report(payload: dict[str, str], run: Run) -> str: ...          # not async: runs in a thread
 
-By position (`positional=True`): the three ids, as the seeds' handlers expect them; None each if the task has no user.
+By position (`positional=True`): the three ids, as the scheduler interface hands them over; None each if the
+task has no user.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def database_for(
 
 
 def url_of_client(client: object) -> str | None:
-    """The store's URL behind a redis-py client or what holds one, as the seeds' cache does; None if there is none."""
+    """The store's URL behind a redis-py client or what holds one, as a cache object does; None if there is none."""
     held: Mapping[str, object] = getattr(client, "__dict__", {})
     for one in (client, *held.values()):
         if type(one).__module__.startswith("redis."):

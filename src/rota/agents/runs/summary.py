@@ -20,7 +20,7 @@ _VIRAMA: Final = 9
 
 
 def summary_of(result: str | None, error: str | None) -> str:
-    """Seed 001's `last_result`: "Error: ...", the beginning of the result, or "Completed"."""
+    """What a schedule shows as `last_result`: "Error: ...", the beginning of the result, or "Completed"."""
     if error is not None:
         return cut(f"Error: {error}")
     return cut(result.strip()) or "Completed" if result else "Completed"

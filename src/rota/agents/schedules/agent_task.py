@@ -62,7 +62,7 @@ def held_of(task: Task | None, origin: Origin | None) -> str | None:
 
 
 def status_of(task: Task) -> str:
-    """Seed 001's word for its status: one for pending and running. A run that is asked for leaves it paused."""
+    """Its status as agents know it: one for pending and running. A run that is asked for leaves it paused."""
     if task.status is TaskStatus.PENDING and task.want is Want.PAUSE:
         return TaskStatus.PAUSED.value
     return "active" if task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) else task.status.value
@@ -77,7 +77,7 @@ def next_run_of(task: Task) -> Instant | None:
 
 
 def value_of(trigger: AnyTrigger, timezone: str) -> str:
-    """Seed 001's `schedule_value`: the expression, the milliseconds, or the time on the wall of its zone."""
+    """What agents know as `schedule_value`: the expression, the milliseconds, or the time on the wall of its zone."""
     if isinstance(trigger, Cron):
         return trigger.expression
     if isinstance(trigger, Interval):

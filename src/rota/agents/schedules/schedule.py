@@ -1,4 +1,4 @@
-"""One scheduled agent as people and agents see it, as seed 001 writes it."""
+"""One scheduled agent as people and agents see it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _made(
     origin: Origin | None,
     timezone: str,
     *,
-    id: str,  # noqa: A002 - seed 001's word
+    id: str,  # noqa: A002 - the word in current_tasks.json
     status: str,
     is_running: bool,
     next_at: Instant | None,

@@ -27,7 +27,7 @@ Row = dict[str, object]
 
 
 def snapshot_of(tasks: Sequence[Task], waiting: Sequence[Origin], zones: Zones, group: Group) -> bytes:
-    """Seed 001's rows, and after them what waits for approval: main sees all, every other group its own."""
+    """The rows of the schedules, and after them what waits for approval: main sees all, every other group its own."""
     rows = [
         _row(task.key, task.payload, task.trigger, zones.of(task.owner or ""), status_of(task), next_run_of(task))
         for task in tasks

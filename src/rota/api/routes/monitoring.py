@@ -1,4 +1,4 @@
-"""The seeds' monitoring, at its own addresses and in its own shapes, counted over all instances."""
+"""What ran, waits and failed, counted over all instances, for programs that watch the scheduler interface."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MonitoringModel(AnswerModel):
 
 
 class MonitoringAnswer(AnswerModel):
-    """What ran, as the seeds answer."""
+    """What ran."""
 
     success: Literal[True]
     data: MonitoringModel
@@ -73,7 +73,7 @@ class QueueDepthsModel(AnswerModel):
 
 
 class QueueDepthsAnswer(AnswerModel):
-    """Every queue, as the seeds answer."""
+    """Every queue."""
 
     success: Literal[True]
     data: QueueDepthsModel
@@ -97,7 +97,7 @@ class FailuresModel(AnswerModel):
 
 
 class FailuresAnswer(AnswerModel):
-    """How much failed, as the seeds answer."""
+    """How much failed."""
 
     success: Literal[True]
     data: FailuresModel

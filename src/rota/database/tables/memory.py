@@ -36,7 +36,7 @@ contexts = Table(
     Column("captured_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("compressed_at", BigInteger),
-    # The seeds' flags: it may be merged; it is the result of a merge.
+    # Two flags: it may be merged; it is the result of a merge.
     Column("enable_merge", SmallInteger, nullable=False, server_default="1"),
     Column("has_compression", SmallInteger, nullable=False, server_default="0"),
     # 1: later contexts may join it.

@@ -47,7 +47,7 @@ __all__ = ["DEFAULT_PREFIX", "NEED_TTL_MS", "NORMAL_LANE", "PERMANENT", "SEEN", 
 
 DEFAULT_PREFIX = "scheduler:"
 NORMAL_LANE = 5
-"""The priority whose lane has the seeds' own name."""
+"""The priority whose lane has the plain name of the queue, without a number."""
 
 _TAG = r"\{[^{}]+\}"
 PERMANENT = (

@@ -1,6 +1,6 @@
 """Every (state, want, dirty, recurring) x transition, on every store.
 
-The expectations below are written from the design, not from the code of `core/lifecycle.py`: what a transition answers
+The expectations below are written by hand, not taken from the code of `core/lifecycle.py`: what a transition answers
 in each state, and where a run's end leads. Each store is compared with them, and whole records with a MemoryStore that
 went the same way.
 """

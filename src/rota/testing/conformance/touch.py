@@ -1,4 +1,4 @@
-"""touch: a user was active. The checks of DESIGN 5, in their order."""
+"""touch: a user was active. The checks of `rota.core.activity`, in their order."""
 
 from __future__ import annotations
 

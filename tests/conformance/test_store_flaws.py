@@ -1,4 +1,4 @@
-"""The flaws of the seeds by their number (D1 to D46), as far as a store can prove that they are not here."""
+"""What a store must not do, by its number in docs/flaws.md, on every store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world(store: Store, clock: FakeClock) -> World:
     return World(store, clock)
 
 
-async def test_d01_schedule_is_one_step(world: World) -> None:
+async def test_flaw_01_schedule_is_one_step(world: World) -> None:
     """Two pushes at once make one task, and none overwrites a running one."""
     await world.type()
     answers = await asyncio.gather(*(world.schedule("k", payload=str(number)) for number in range(20)))
@@ -35,7 +35,7 @@ async def test_d01_schedule_is_one_step(world: World) -> None:
     assert await world.claim(5) == []
 
 
-async def test_d02_claim_is_one_step(world: World) -> None:
+async def test_flaw_02_claim_is_one_step(world: World) -> None:
     """Claimers that look at the same queue never run one task twice, not even after the first has completed it."""
     await world.type()
     keys = [f"k{number:02}" for number in range(40)]
@@ -52,7 +52,7 @@ async def test_d02_claim_is_one_step(world: World) -> None:
     assert sorted(ran) == keys
 
 
-async def test_d03_crash_between_pop_and_finish(world: World) -> None:
+async def test_flaw_03_crash_between_pop_and_finish(world: World) -> None:
     """A task whose instance dies is never stuck, however active its user is meanwhile."""
     await world.type()
     await world.touch("k")
@@ -67,7 +67,7 @@ async def test_d03_crash_between_pop_and_finish(world: World) -> None:
     assert (await world.claim_one(instance="i2")).attempt == 2
 
 
-async def test_d05_stale_completion_is_refused(world: World) -> None:
+async def test_flaw_05_stale_completion_is_refused(world: World) -> None:
     await world.type()
     await world.schedule("k")
     late = await world.claim_one(instance="slow")
@@ -79,7 +79,7 @@ async def test_d05_stale_completion_is_refused(world: World) -> None:
     assert (await world.settle(late, Transition.FAIL)).answer is Answer.STALE
 
 
-async def test_d06_failures_retry_then_dead_letter(world: World) -> None:
+async def test_flaw_06_failures_retry_then_dead_letter(world: World) -> None:
     await world.type(max_retries=3)
     await world.schedule("k")
     for _ in range(4):
@@ -91,7 +91,7 @@ async def test_d06_failures_retry_then_dead_letter(world: World) -> None:
     assert (await world.run()).status is TaskStatus.COMPLETED
 
 
-async def test_d13_continuous_activity_loses_nothing(world: World) -> None:
+async def test_flaw_13_continuous_activity_loses_nothing(world: World) -> None:
     """A user who is active without pause for a day: with `defer` every activity is followed by a run."""
     await world.type(cooldown="defer")
     end_at = world.now + DAY
@@ -111,11 +111,11 @@ async def test_d13_continuous_activity_loses_nothing(world: World) -> None:
         last_claim_at = world.now
         await world.settle(task)
     assert last_claim_at >= last_activity_at
-    # Every interval, not every other one: half of the seeds' data was never worked on.
+    # Every interval, not every other one: by the rule of flaw 13 half of the data is never worked on.
     assert max(after - before for before, after in pairwise(starts)) <= 35 * MINUTE
 
 
-async def test_d14_activity_during_the_run(world: World) -> None:
+async def test_flaw_14_activity_during_the_run(world: World) -> None:
     await world.type()
     await world.touch("k")
     await world.claim_due("k")
@@ -127,7 +127,7 @@ async def test_d14_activity_during_the_run(world: World) -> None:
     assert len(await world.runs()) == 2
 
 
-async def test_d15_debounce_and_delay_are_named(world: World) -> None:
+async def test_flaw_15_debounce_and_delay_are_named(world: World) -> None:
     await world.type("delayed", mode="delay", interval_ms=MINUTE)
     await world.type("debounced", mode="debounce", interval_ms=MINUTE, max_wait_ms=3 * MINUTE)
     start = world.now
@@ -139,7 +139,7 @@ async def test_d15_debounce_and_delay_are_named(world: World) -> None:
     assert (await world.there("k", "debounced")).scheduled_at == start + 2 * MINUTE
 
 
-async def test_d17_cooldown_outlives_a_day(world: World) -> None:
+async def test_flaw_17_cooldown_outlives_a_day(world: World) -> None:
     await world.type(interval_ms=2 * DAY)
     await world.schedule("k")
     await world.run()
@@ -148,7 +148,7 @@ async def test_d17_cooldown_outlives_a_day(world: World) -> None:
     assert (await world.touch("k")).outcome is TouchOutcome.COOLDOWN
 
 
-async def test_d20_store_clock_rules(store: Store, clock: FakeClock) -> None:
+async def test_flaw_20_store_clock_rules(store: Store, clock: FakeClock) -> None:
     """Without a `now` every instance goes by the store's clock: nobody's own clock makes a lease end early."""
     world = World(store, clock)
     await world.type()
@@ -162,7 +162,7 @@ async def test_d20_store_clock_rules(store: Store, clock: FakeClock) -> None:
     assert paused.updated_at == clock.now()
 
 
-async def test_d26_every_run_leaves_a_record(world: World) -> None:
+async def test_flaw_26_every_run_leaves_a_record(world: World) -> None:
     await world.type()
     await world.schedule("k")
     for transition in (Transition.RETRY, Transition.SNOOZE, Transition.RELEASE):
@@ -183,7 +183,7 @@ async def test_d26_every_run_leaves_a_record(world: World) -> None:
     assert (await world.runs())[-1].trigger_mode == "manual"
 
 
-async def test_d29_edit_during_run_wins(world: World) -> None:
+async def test_flaw_29_edit_during_run_wins(world: World) -> None:
     await world.type()
     await world.series("k")
     world.clock.advance("1h")
@@ -194,7 +194,7 @@ async def test_d29_edit_during_run_wins(world: World) -> None:
     assert (await world.there("k")).next_fire == world.now - MINUTE + 7 * HOUR
 
 
-async def test_d32_once_that_errors_is_failed(world: World) -> None:
+async def test_flaw_32_once_that_errors_is_failed(world: World) -> None:
     await world.type(max_retries=1)
     await world.created("k", trigger=encode_trigger(Once(world.now + MINUTE)))
     world.clock.advance("1m")
@@ -202,7 +202,7 @@ async def test_d32_once_that_errors_is_failed(world: World) -> None:
     assert (await world.run(Transition.RETRY, after_ms=0)).status is TaskStatus.FAILED
 
 
-async def test_d33_crash_leaves_a_run_record(world: World) -> None:
+async def test_flaw_33_crash_leaves_a_run_record(world: World) -> None:
     await world.type()
     made = await world.series("k")
     world.clock.advance("1h")
@@ -211,7 +211,7 @@ async def test_d33_crash_leaves_a_run_record(world: World) -> None:
     assert (run.status, run.instance, run.attempt, run.fire_at) == (RunStatus.LOST, "doomed", 1, made.next_fire)
 
 
-async def test_d34_times_compare_as_numbers(world: World) -> None:
+async def test_flaw_34_times_compare_as_numbers(world: World) -> None:
     """The same instant in three spellings is the same due time, and order is time order."""
     await world.type()
     for key, text in (
@@ -226,7 +226,7 @@ async def test_d34_times_compare_as_numbers(world: World) -> None:
     assert [task.key for task in await world.claim(5)] == ["a", "b"]
 
 
-async def test_d37_resume(world: World) -> None:
+async def test_flaw_37_resume(world: World) -> None:
     await world.type()
     await world.series("k")
     await world.apply(Transition.PAUSE)
@@ -237,7 +237,7 @@ async def test_d37_resume(world: World) -> None:
     assert [(run.reason, run.fires) for run in await world.runs()] == [("paused", 30 * 24)]
 
 
-async def test_d39_limits(world: World) -> None:
+async def test_flaw_39_limits(world: World) -> None:
     await world.type()
     with pytest.raises(LimitExceeded, match="262,144"):
         await world.schedule("k", payload="x" * (MAX_PAYLOAD_BYTES + 1))
@@ -249,7 +249,7 @@ async def test_d39_limits(world: World) -> None:
     assert await world.runs() == []
 
 
-async def test_d40_priority_ages(world: World) -> None:
+async def test_flaw_40_priority_ages(world: World) -> None:
     await world.type()
     await world.schedule("patient", priority=0)
     world.clock.advance(10 * 30 + 1)
@@ -257,7 +257,7 @@ async def test_d40_priority_ages(world: World) -> None:
     assert (await world.claim_one()).key == "patient"
 
 
-async def test_d46_token_bucket(world: World) -> None:
+async def test_flaw_46_token_bucket(world: World) -> None:
     """One a minute, ten at once: an idle minute gives one token, not ten; a clock that steps back gives none."""
     for _ in range(10):
         assert (await world.store.take("b", 1, rate=1 / 60, burst=10, now=world.now)).granted == 1

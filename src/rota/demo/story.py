@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from rota.app.rota import Rota
-from rota.cli.demo_app import EMBEDDING_SECONDS, LEASE_MS, SWEEP_MS, Demo
-from rota.cli.demo_crew import Crew
-from rota.cli.demo_view import DemoSnapshot, DemoView
 from rota.clock import SECOND, Clock, Instant, Millis, format_duration
 from rota.core.outcome import Answer, TouchOutcome
 from rota.core.task import Identity, RunStatus, Settlement, Task, TaskStatus, Transition
+from rota.demo.app import EMBEDDING_SECONDS, LEASE_MS, SWEEP_MS, Demo
+from rota.demo.crew import Crew
+from rota.demo.view import DemoSnapshot, DemoView
 from rota.errors import RotaError
 from rota.stores.base import Counts, RunQuery, Store, TaskQuery
 

@@ -38,7 +38,7 @@ class Crew:
         """One more worker. What it logs is kept until the end, for the case that the story breaks."""
         with (self._folder / f"worker-{len(self._workers) + 1}.log").open("wb") as log:
             worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "rota.cli.demo_worker", self._url],
+                [sys.executable, "-m", "rota.demo.worker", self._url],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The seeds' own objects work as their documents show them."""
+"""Objects that were written for the scheduler interface work as they are: mergers, storages, caches."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TASKS = {
 }
 
 
-class SeedsMerger:
-    """As seed 000 shows it: not async, called by name, answers with nothing."""
+class OwnMerger:
+    """As programs have it: not async, called by name, answers with nothing."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str, int]] = []
@@ -40,7 +40,7 @@ class SeedsMerger:
         self.threads.add(threading.get_ident())
 
 
-class SeedsStorage:
+class OwnStorage:
     def __init__(self, answer: bool | None = None) -> None:
         self.cleanups = 0
         self.answer = answer
@@ -66,7 +66,7 @@ def own_redis(tmp_path: Path) -> Generator[RedisServer]:
 
 
 async def test_07_a_merger_and_a_storage_that_are_not_async(sqlite_url: str) -> None:
-    merger, storage = SeedsMerger(), SeedsStorage()
+    merger, storage = OwnMerger(), OwnStorage()
     scheduler = init_scheduler(sqlite_url, {"tasks": TASKS})
     scheduler.register_handler("memory_compression", create_compression_handler(merger))
     scheduler.register_handler("data_cleanup", create_cleanup_handler(storage))
@@ -98,9 +98,9 @@ async def test_07_an_async_merger_stays_as_it_was() -> None:
 
 
 def test_07_only_one_that_says_false_has_failed() -> None:
-    assert create_cleanup_handler(SeedsStorage(None))(None, None, None) is True
-    assert create_cleanup_handler(SeedsStorage(True))(None, None, None) is True
-    assert create_cleanup_handler(SeedsStorage(False))(None, None, None) is False
+    assert create_cleanup_handler(OwnStorage(None))(None, None, None) is True
+    assert create_cleanup_handler(OwnStorage(True))(None, None, None) is True
+    assert create_cleanup_handler(OwnStorage(False))(None, None, None) is False
 
 
 async def test_07_handlers_can_be_registered_after_start(sqlite_url: str) -> None:
@@ -144,11 +144,11 @@ async def test_07_a_decorator_after_start_is_served(sqlite_url: str) -> None:
         await until(lambda: done == ["compress", "refresh"])
 
 
-# --- the store, by the seeds' name -----------------------------------------------------------------------------------
+# --- the store, by the name `redis_cache` -----------------------------------------------------------------------------
 
 
 class RedisCache:
-    """As the seeds' own: it holds a client."""
+    """As such programs have it: it holds a client."""
 
     def __init__(self, url: str) -> None:
         self._prefix = "x"

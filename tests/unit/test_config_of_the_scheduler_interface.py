@@ -1,4 +1,4 @@
-"""The YAML of the source documents loads unchanged; what is named differently today says so."""
+"""The YAML that was written for the scheduler interface loads unchanged; what is named differently today says so."""
 
 # ruff: noqa: RUF001, W293 -- the blocks are kept letter by letter, with their wide brackets and trailing blanks
 

@@ -1,4 +1,4 @@
-"""The flaws that the review found in the seeds' runtime, by number, each as a test of the right behaviour."""
+"""What a worker must not do, by its number in docs/flaws.md, each as a test of the right behaviour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import PATIENCE, until
 
 
-async def test_d04_lease_is_renewed_while_it_runs(still_stage: Stage, still_clock: FakeClock) -> None:
+async def test_flaw_04_lease_is_renewed_while_it_runs(still_stage: Stage, still_clock: FakeClock) -> None:
     """A run may be longer than its lease, and nobody takes it over meanwhile."""
     stage, starts, finish = still_stage, list[int](), asyncio.Event()
     stage.store = faulty = FaultyStore(stage.store)
@@ -49,7 +49,7 @@ async def test_d04_lease_is_renewed_while_it_runs(still_stage: Stage, still_cloc
     assert [run.status.value for run in await stage.runs()] == ["success"]
 
 
-async def test_d04_timeout_ends_the_run(stage: Stage) -> None:
+async def test_flaw_04_timeout_ends_the_run(stage: Stage) -> None:
     ended = asyncio.Event()
 
     async def handle() -> None:
@@ -72,7 +72,7 @@ async def test_d04_timeout_ends_the_run(stage: Stage) -> None:
     assert task.crashes == 0, "nobody took it over meanwhile"
 
 
-async def test_d07_cleanup_is_awaited_on_stop(stage: Stage) -> None:
+async def test_flaw_07_cleanup_is_awaited_on_stop(stage: Stage) -> None:
     """Cancellation is delivered once; what a handler awaits in its `finally` runs to its end before stop returns."""
     started, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_d07_cleanup_is_awaited_on_stop(stage: Stage) -> None:
     assert await stage.status("u1") == "pending"
 
 
-async def test_d08_thread_is_abandoned_honestly(stage: Stage) -> None:
+async def test_flaw_08_thread_is_abandoned_honestly(stage: Stage) -> None:
     """A thread cannot be ended: its run is settled, it is counted, and its identity is left alone while it lives."""
     release, calls = threading.Event(), list[str]()
 
@@ -131,7 +131,7 @@ async def test_d08_thread_is_abandoned_honestly(stage: Stage) -> None:
     assert [run.reason for run in await stage.runs() if run.key == "stuck"] == ["timeout", None]
 
 
-async def test_d18_shutdown_is_not_failure(stage: Stage) -> None:
+async def test_flaw_18_shutdown_is_not_failure(stage: Stage) -> None:
     """Unfinished work is released: no retry is burned, no cooldown starts, and another worker runs it."""
     started = asyncio.Event()
     attempts: list[str] = []
@@ -157,7 +157,7 @@ async def test_d18_shutdown_is_not_failure(stage: Stage) -> None:
     assert [run.status.value for run in await stage.runs()] == ["skipped", "success"]
 
 
-async def test_d22_drains_until_empty(stage: Stage) -> None:
+async def test_flaw_22_drains_until_empty(stage: Stage) -> None:
     """Work that is due does not wait for the next check, however much of it there is."""
 
     async def handle() -> None: ...
@@ -172,7 +172,7 @@ async def test_d22_drains_until_empty(stage: Stage) -> None:
         await until(is_empty)
 
 
-async def test_d23_busy_type_does_not_starve_others(stage: Stage) -> None:
+async def test_flaw_23_busy_type_does_not_starve_others(stage: Stage) -> None:
     """A type with a long queue shares the slots as soon as others have work."""
     order: list[str] = []
 
@@ -193,7 +193,7 @@ async def test_d23_busy_type_does_not_starve_others(stage: Stage) -> None:
         assert order.index("rare") - behind < 100, "it did not wait for the whole queue"
 
 
-async def test_d23_a_type_may_be_kept_from_taking_all_slots(memory_stage: Stage) -> None:
+async def test_flaw_23_a_type_may_be_kept_from_taking_all_slots(memory_stage: Stage) -> None:
     stage, finish = memory_stage, asyncio.Event()
     running: list[str] = []
 
@@ -215,7 +215,7 @@ async def test_d23_a_type_may_be_kept_from_taking_all_slots(memory_stage: Stage)
         await until(lambda: len(running) == 4)
 
 
-async def test_d24_sync_handler_does_not_block_the_loop(stage: Stage) -> None:
+async def test_flaw_24_sync_handler_does_not_block_the_loop(stage: Stage) -> None:
     """A handler that is not async runs beside the event loop."""
     blocked, release = threading.Event(), threading.Event()
 
@@ -237,7 +237,7 @@ async def test_d24_sync_handler_does_not_block_the_loop(stage: Stage) -> None:
         release.set()
 
 
-async def test_d25_store_down_is_an_error_not_no_task(memory_stage: Stage) -> None:
+async def test_flaw_25_store_down_is_an_error_not_no_task(memory_stage: Stage) -> None:
     """Health goes red, the worker stays, and work resumes by itself."""
     stage = memory_stage
     faulty = FaultyStore(stage.store)
@@ -258,7 +258,7 @@ async def test_d25_store_down_is_an_error_not_no_task(memory_stage: Stage) -> No
         await until(lambda: worker.health().ok)
 
 
-async def test_d28_slow_task_delays_nobody(stage: Stage) -> None:
+async def test_flaw_28_slow_task_delays_nobody(stage: Stage) -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
     async def handle(user_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A worker of `rota demo`, as a process of its own: `python -m rota.cli.demo_worker URL`."""
+"""A worker of `rota demo`, as a process of its own: `python -m rota.demo.worker URL`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 
-from rota.cli.demo_app import build
 from rota.cli.logs import log_to_stderr
+from rota.demo.app import build
 
 __all__ = ["main"]
 
