@@ -311,7 +311,7 @@ async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, servi
         times = page.locator("[data-live=facts] time").first
         assert "CE" in str(await times.get_attribute("title"))
         async with another_page(page):
-            await page.get_by_label("Time zone").select_option("utc")
+            await page.get_by_label("Timezone").select_option("utc")
         await expect(times).to_have_attribute("title", re.compile("UTC$"))
         await page.goto(service.url + "/")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -183,7 +183,8 @@ function confirmed(words, button) {
   const isDangerous = Boolean(button?.classList.contains("danger"));
   dialog.classList.toggle("danger-ahead", isDangerous);
   find("#confirm-yes").className = isDangerous ? "final" : "primary";
-  find("#confirm-yes").textContent = button?.textContent.trim() || "Confirm";
+  // "Cancel" alone would read as the way out of the dialog.
+  find("#confirm-yes").textContent = button ? `Yes, ${button.textContent.trim().toLowerCase()}` : "Confirm";
   find("#confirm-words").textContent = words;
   find("#confirm-note").textContent = button?.title || "";
   dialog.returnValue = "no";
