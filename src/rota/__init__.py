@@ -96,6 +96,7 @@ _HOMES = {
     ),
     "rota.part": (
         "Attention",
+        "CheckResult",
         "HasHost",
         "Part",
         "PartHost",

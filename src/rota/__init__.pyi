@@ -56,6 +56,7 @@ from rota.keys import IUserKeyBuilder as IUserKeyBuilder
 from rota.keys import UserKeyBuilder as UserKeyBuilder
 from rota.keys import UserKeyConfig as UserKeyConfig
 from rota.part import Attention as Attention
+from rota.part import CheckResult as CheckResult
 from rota.part import HasHost as HasHost
 from rota.part import Part as Part
 from rota.part import PartHost as PartHost
