@@ -63,7 +63,7 @@ bench: $(VENV)/dev.stamp ## Measure speed, beside other queues; takes long (PART
 	$(BIN)/python -m bench $(PARTS)
 
 docs: $(VENV)/dev.stamp ## Write the generated pages anew: the lifecycle, the tables of settings
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/*.egg-info

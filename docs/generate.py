@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from docs.map import drawn
 from rota.alerts.section import ALERTS_SECTION, AlertsConfig
 from rota.app.settings import BUILT_IN_SECTIONS
 from rota.config import Config
@@ -324,7 +325,49 @@ def _defaults(rows: list[tuple[str, str]], about: Mapping[str, str] | None = Non
     return ["| setting | default | what it is for |", "|---|---|---|", *lines]
 
 
+ARCHITECTURE = """# The house
+
+*Written by `make docs`: the map is drawn from the code, and who may use whom is held by `tests/layers`.*
+
+One engine, on any of three stores; parts that plug into it; faces that collect the parts. Each row may use the rows
+above it. A *part* ([parts.md](parts.md)) lies below the application and knows no other part; what it adds to the
+faces lies in its own `faces`, which is built on them. A *host* (`app/host.py`) is what one process owns: connection,
+database, spool, types and handlers, the worker in the background and the parts; `Rota` and the scheduler interface
+(`rota.seeds`) are two faces in Python over it.
+"""
+
+WALKS = """## Four walks
+
+**A touch over HTTP.** `api/guard.py` looks at host, origin and body; the route checks the role (`api/routing.py`,
+`api/auth.py`); `app/rota.py: touch` looks the type up; `app/host.py: touch` builds the key and offers the activity to
+the spool or the store; the store validates it (`stores/limits.py`), joins it to a group (`group_commit.py`) and runs
+the verb once for the group: `stores/verbs.py` with `core/activity.py` in a transaction on SQL, `lua/touch.lua` on
+Redis. The answer is an outcome.
+
+**A run, from due to settled.** The store pokes the `listener`, or the clock the `dispatcher`; it claims for its free
+slots (`fair_share`), the `executor` opens the run, resolves the handler, runs it under its timeout, classifies how it
+ended and settles: one step in the store that writes the status, the run's row and the next due time. The `heartbeat`
+renews leases meanwhile, on a thread of its own; the `sweeper` reaps what others left.
+
+**A run of an agent.** The same, with `agents/runs/handler.py` as the handler: the schedule is looked at again
+(switches, approval, digest), the folder prepared, the gate script asked, the snapshot written, the program started in
+its isolation (`agents/isolation/`) with a socket to the MCP server (`agents/faces/mcp/runs.py`), its lines read, and
+what came of it written in one transaction (`agents/runs/run_store.py`) before the engine settles.
+
+**A bulk action.** `app/operator.py: confirm` lists what matches, once, and compares the number with the one that
+somebody agreed to; `carry_out` applies the transition page by page to exactly those tasks, and the audit log gets
+what changed and what was refused.
+
+`python -m bench hops` counts the functions that each walk enters, and in how many files (`--list` names them).
+"""
+
+
+def architecture() -> str:
+    return "\n".join((ARCHITECTURE, drawn(), "", WALKS))
+
+
 PAGES: Mapping[Path, Callable[[], str]] = {
+    HERE / "architecture.md": architecture,
     HERE / "lifecycle.md": lifecycle,
     HERE / "configuration.md": configuration,
 }
