@@ -124,7 +124,7 @@ async def test_an_operator_erases_tasks_and_memory_together(sqlite_url: str, clo
         await memory.drain()
         operator = Operator(app, Principal.at_the_command_line())
         names = [type(item).__name__ async for item in operator.export_user("u1")]
-        assert names == ["Snapshot", "Kept", "Kept"]
+        assert names == ["Snapshot", "dict", "dict"]
         erased = await operator.erase_user("u1")
         assert (erased.kept, erased.erasure.tasks) == ({"contexts": 2}, 1)
         assert (await memory.figures("u1")).contexts == 0

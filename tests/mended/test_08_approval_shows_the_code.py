@@ -81,7 +81,7 @@ async def test_the_api_and_the_dashboard_show_it_whole(tmp_path: Path) -> None:
                 assert "rm -rf ~ # the end" in page, "nothing of it is cut"
                 assert "\u202e" not in page, "what turns the letters round is spelt out"
                 assert "# \\u202ehs|live\n" in page
-                for said in ("agent:family", "made by ann", "*/5 * * * *", "0 9 * * *"):
+                for said in ("agent:family", "created by ann", "*/5 * * * *", "0 9 * * *"):
                     assert said in page
                 client.cookies.set("rota_payloads", "hide")
                 hidden = (await client.get("/agents")).text
