@@ -1,8 +1,9 @@
 """How far one call goes: the distinct functions of `src/rota` that it enters, and in how many files they lie.
 
-Whoever wants to understand a call has to read these. Four walks, each of them warm (the same was done before):
+Whoever wants to understand a call has to read these. Five walks, each of them warm (the same was done before):
 
 - `touch`: `POST /api/touch` for a user whose task is pending already, with a token, on SQLite.
+- `touch-redis`: the same on Redis; the tokens are in a SQLite file of their own.
 - `run`: one task with an async handler that does nothing, from due to settled, in a worker on Redis. What schedules it
   is over before the counting begins: the dispatcher wakes because the time has come.
 - `agent`: one scheduled run of the built-in echo agent, from due to settled, in a worker on SQLite, with a socket to
@@ -175,10 +176,19 @@ def _in_all(walks: Sequence[Walk]) -> Walk:
 
 
 async def _touch(tracer: Tracer) -> Walk:
-    async def prepare(_: Rota) -> None:
-        return
+    return await _over_http(tracer, _no_preparation, "/api/touch", _TOUCH)
 
-    return await _over_http(tracer, prepare, "/api/touch", {"type": "upkeep", "user_id": "ann"})
+
+async def _touch_redis(tracer: Tracer) -> Walk:
+    with tempfile.TemporaryDirectory() as folder, redis_server(Path(folder)) as server:
+        return await _over_http(tracer, _no_preparation, "/api/touch", _TOUCH, store=server.url)
+
+
+_TOUCH: Final = {"type": "upkeep", "user_id": "ann"}
+
+
+async def _no_preparation(_: Rota) -> None:
+    return
 
 
 async def _bulk(tracer: Tracer) -> Walk:
@@ -191,10 +201,15 @@ async def _bulk(tracer: Tracer) -> Walk:
 
 
 async def _over_http(
-    tracer: Tracer, prepare: Callable[[Rota], Awaitable[None]], path: str, body: Mapping[str, object]
+    tracer: Tracer,
+    prepare: Callable[[Rota], Awaitable[None]],
+    path: str,
+    body: Mapping[str, object],
+    *,
+    store: str | None = None,
 ) -> Walk:
     walks: list[Walk] = []
-    async with _served() as (app, client):
+    async with _served(store) as (app, client):
         for _ in range(1 + CALLS):
             await prepare(app)
             await asyncio.sleep(AFTERWARDS)
@@ -207,10 +222,11 @@ async def _over_http(
 
 
 @asynccontextmanager
-async def _served() -> AsyncGenerator[tuple[Rota, httpx.AsyncClient]]:
-    """The API without a socket, on SQLite, and a client with an operator's token."""
+async def _served(store: str | None) -> AsyncGenerator[tuple[Rota, httpx.AsyncClient]]:
+    """The API without a socket, on this store or one on SQLite, and a client with an operator's token."""
     with tempfile.TemporaryDirectory() as folder:
-        app = Rota({"store": f"sqlite:///{folder}/rota.db"})
+        database = f"sqlite:///{folder}/rota.db"
+        app = Rota({"store": store or database, "database": database})
         app.on_activity(after="30m", name="upkeep")(_nothing)
         app.task(name="job")(_nothing)
         async with Service(app) as service:
@@ -303,6 +319,7 @@ async def _nothing() -> None:
 
 WALKS: Final[Mapping[str, Callable[[Tracer], Awaitable[Walk]]]] = {
     "touch": _touch,
+    "touch-redis": _touch_redis,
     "run": _run,
     "agent": _agent,
     "bulk": _bulk,
@@ -315,11 +332,11 @@ def hops() -> None:
 
 
 def _print(names: Sequence[str], *, with_list: bool) -> None:
-    print(f"{'walk':<10}{'functions':>10}{'files':>7}")
+    print(f"{'walk':<12}{'functions':>10}{'files':>7}")
     for name in names:
         walk = _traced(WALKS[name])
         files = list(dict.fromkeys(function.file for function in walk))
-        print(f"{name:<10}{len(walk):>10}{len(files):>7}", flush=True)
+        print(f"{name:<12}{len(walk):>10}{len(files):>7}", flush=True)
         for file in files if with_list else ():
             print(f"  {file}")
             for function in walk:

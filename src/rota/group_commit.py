@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
@@ -26,13 +26,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Call(Generic[Item, Result]):
-    __slots__ = ("future", "items", "size")
-
-    def __init__(self, items: Sequence[Item], size: int, future: asyncio.Future[list[Result]]) -> None:
-        self.items = items
-        self.size = size
-        self.future = future
+class _Call(NamedTuple, Generic[Item, Result]):
+    items: Sequence[Item]
+    size: int
+    future: asyncio.Future[list[Result]]
 
 
 class GroupCommit(Generic[Item, Result]):
@@ -59,7 +56,7 @@ class GroupCommit(Generic[Item, Result]):
         one timer does for thousands of callers."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[_Call[Item, Result]] = deque()
-        self._groups: set[asyncio.Task[None]] = set()
+        self._runners: set[asyncio.Task[Any]] = set()
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The results of these items, in order. More than a group's worth is split, each part atomic by itself.
@@ -67,29 +64,25 @@ class GroupCommit(Generic[Item, Result]):
         When its patience ends the caller is told that the store is away; the group goes on.
         """
         if len(items) <= MAX_GROUP:
-            return await self._submit(items)
+            return await self._join(items)
         results: list[Result] = []
         for start in range(0, len(items), MAX_GROUP):
-            results += await self._submit(items[start : start + MAX_GROUP])
+            results += await self._join(items[start : start + MAX_GROUP])
         return results
 
-    async def _submit(self, items: Sequence[Item]) -> list[Result]:
+    async def _join(self, items: Sequence[Item]) -> list[Result]:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Result]] = loop.create_future()
-        size_of = self._size_of
-        size = size_of(items[0]) if len(items) == 1 else sum(map(size_of, items))
-        self._waiting.append(_Call(items, size, future))
-        self._watch(loop, future)
-        self._start_groups()
-        return await future
-
-    def _watch(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[list[Result]]) -> None:
+        call: _Call[Item, Result] = _Call(items, sum(map(self._size_of, items)), loop.create_future())
+        self._waiting.append(call)
         unanswered = self._unanswered
         while unanswered and unanswered[0][1].done():
             unanswered.popleft()
-        unanswered.append((loop.time() + self._patience, future))
+        unanswered.append((loop.time() + self._patience, call.future))
         if self._timer is None:
             self._timer = loop.call_at(unanswered[0][0], self._give_up, loop)
+        if len(self._runners) < self._in_flight:
+            self._runners.add(loop.create_task(self._run_groups()))
+        return await call.future
 
     def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Tell everybody whose patience has ended; then watch for the next one."""
@@ -107,22 +100,23 @@ class GroupCommit(Generic[Item, Result]):
 
     async def drain(self) -> None:
         """Until everything that was submitted has been answered."""
-        while self._groups:
-            await asyncio.wait(self._groups)
+        while self._runners:
+            await asyncio.wait(self._runners)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._unanswered.clear()
 
-    def _start_groups(self) -> None:
-        while self._waiting and len(self._groups) < self._in_flight:
-            group = asyncio.get_running_loop().create_task(self._run_group(self._next_group()))
-            self._groups.add(group)
-            group.add_done_callback(self._group_is_done)
-
-    def _group_is_done(self, group: asyncio.Task[None]) -> None:
-        self._groups.discard(group)
-        self._start_groups()
+    async def _run_groups(self) -> None:
+        """One group after the other, until nobody waits."""
+        runner = asyncio.current_task()
+        assert runner is not None
+        try:
+            while self._waiting:
+                await self._run_group(self._next_group())
+        finally:
+            # Not when the task is done, which is a moment later: whoever submits in between would wait for nobody.
+            self._runners.discard(runner)
 
     def _next_group(self) -> list[_Call[Item, Result]]:
         calls: list[_Call[Item, Result]] = []
@@ -137,28 +131,19 @@ class GroupCommit(Generic[Item, Result]):
         return calls
 
     async def _run_group(self, calls: list[_Call[Item, Result]]) -> None:
-        items = [item for call in calls for item in call.items]
         try:
-            results = await self._run(items)
+            results = await self._run([item for call in calls for item in call.items])
         except Exception as error:
-            for call in calls:
-                if not call.future.done():
-                    call.future.set_exception(error)
-            return
+            results = [error] * sum(len(call.items) for call in calls)
         start = 0
-        for call in calls:
-            end = start + len(call.items)
-            _answer(call.future, results[start:end])
-            start = end
-
-
-def _answer(future: asyncio.Future[list[Result]], results: Sequence[Result | Exception]) -> None:
-    if future.done():
-        return
-    answers: list[Result] = []
-    for result in results:
-        if isinstance(result, Exception):
-            future.set_exception(result)
-            return
-        answers.append(result)
-    future.set_result(answers)
+        for items, _, future in calls:
+            answers = results[start : start + len(items)]
+            start += len(items)
+            if future.done():
+                continue
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                    break
+            else:
+                future.set_result(cast("list[Result]", answers))

@@ -165,6 +165,8 @@ class UserKeyBuilder(IUserKeyBuilder):
         if config is None:
             config = UserKeyConfig()
         self._config = config if isinstance(config, UserKeyConfig) else UserKeyConfig.from_dict(config)
+        self.default_device_id = self._config.default_device_id
+        self.default_agent_id = self._config.default_agent_id
         self._dimensions = ["user_id"]
         if self._config.use_device_id:
             self._dimensions.append("device_id")
@@ -184,27 +186,26 @@ class UserKeyBuilder(IUserKeyBuilder):
     def use_agent_id(self) -> bool:
         return self._config.use_agent_id
 
-    @property
-    def default_device_id(self) -> str:
-        return self._config.default_device_id
-
-    @property
-    def default_agent_id(self) -> str:
-        return self._config.default_agent_id
-
     def build_key(self, user_id: str, device_id: str | None = None, agent_id: str | None = None) -> str:
         """The key of these ids. None or "" is taken as the default; an empty user_id is refused."""
         if not check_id(user_id, "user_id"):
             raise InvalidInput("The user_id is empty. Activity needs a user; for work without one use a periodic type.")
-        parts = [_encode(user_id)]
+        parts = [user_id]
         # An id that is not part of the key is still kept in the record, so it is checked all the same.
-        device = check_id(device_id or self._config.default_device_id, "device_id")
-        agent = check_id(agent_id or self._config.default_agent_id, "agent_id")
+        device = check_id(device_id or self.default_device_id, "device_id")
+        agent = check_id(agent_id or self.default_agent_id, "agent_id")
         if self._config.use_device_id:
-            parts.append(_encode(device))
+            parts.append(device)
         if self._config.use_agent_id:
-            parts.append(_encode(agent))
-        return _check_key_size(":".join(parts))
+            parts.append(agent)
+        key = ":".join([part.replace("%", "%25").replace(":", "%3A") for part in parts])
+        # Almost every key is short; counting bytes is for the others.
+        if len(key) * 4 > MAX_KEY_BYTES and len(key.encode()) > MAX_KEY_BYTES:
+            raise LimitExceeded(
+                f"The user key '{key[:24]}...' has {len(key.encode())} bytes; the limit is {MAX_KEY_BYTES}."
+                " Use shorter ids."
+            )
+        return key
 
     def parse_key(self, user_key: str) -> dict[str, str | None]:
         """The ids that `build_key` was given, for display. A key of another shape is refused, never guessed at."""
@@ -227,19 +228,5 @@ class UserKeyBuilder(IUserKeyBuilder):
         return len(self._dimensions)
 
 
-def _encode(part: str) -> str:
-    return part.replace("%", "%25").replace(":", "%3A")
-
-
 def _decode(part: str) -> str:
     return part.replace("%3A", ":").replace("%25", "%")
-
-
-def _check_key_size(key: str) -> str:
-    # Almost every key is short; counting bytes is for the others.
-    size = len(key) if len(key) * 4 <= MAX_KEY_BYTES else len(key.encode())
-    if size > MAX_KEY_BYTES:
-        raise LimitExceeded(
-            f"The user key '{key[:24]}...' has {size} bytes; the limit is {MAX_KEY_BYTES}. Use shorter ids."
-        )
-    return key

@@ -28,7 +28,7 @@ from rota.config import Config
 from rota.config.model import default_spool
 from rota.core.outcome import Touched, TouchOutcome
 from rota.core.task import Activity
-from rota.core.task_type import TaskType, TriggerMode
+from rota.core.task_type import TaskType, TriggerMode, did_you_mean
 from rota.errors import InvalidInput, RotaError, StoreUnavailable, UnknownTaskType
 from rota.forking import forget_in_children, keep_for_ever
 from rota.keys import UserKeyBuilder
@@ -205,7 +205,17 @@ class Host:
     # --- activity ---
 
     async def touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> Touched:
-        """A user was active. Whoever calls knows that the type is one for that."""
+        """A user was active. A type that is unknown or not user_activity is an error."""
+        known = await self.types.find(task_type)
+        if known is None:
+            raise UnknownTaskType(
+                f"There is no task type {task_type!r}. {did_you_mean(task_type, self.declared or ['none yet'])}"
+            )
+        if known.trigger_mode is not TriggerMode.USER_ACTIVITY:
+            raise InvalidInput(
+                f"The type {task_type!r} is {known.trigger_mode}, and only user_activity types are touched."
+                " Schedule it, or run it now."
+            )
         key = self.keys.build_key(user_id, device_id, agent_id)
         if not self.config.enabled:
             return Touched(TouchOutcome.DISABLED, None, 0)

@@ -43,8 +43,8 @@ from rota.app.views import SWITCHES, choice
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config, Section
 from rota.core.task import NewTask, RunStatus
-from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode, did_you_mean
-from rota.errors import InvalidConfig, InvalidInput, UnknownTaskType
+from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode
+from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
 from rota.part import Part
@@ -331,16 +331,6 @@ class Rota(SchedulerInterface):
         self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
     ) -> Touch:
         """A user was active: what that led to. A type that is unknown or not user_activity is an error."""
-        known = await self.host.types.find(task_type)
-        if known is None:
-            raise UnknownTaskType(
-                f"There is no task type {task_type!r}. {did_you_mean(task_type, self.host.declared or ['none yet'])}"
-            )
-        if known.trigger_mode is not TriggerMode.USER_ACTIVITY:
-            raise InvalidInput(
-                f"The type {task_type!r} is {known.trigger_mode}, and only user_activity types are touched."
-                " Schedule it, or run it now."
-            )
         return Touch.of(await self.host.touch(task_type, user_id, device_id, agent_id))
 
     async def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:

@@ -22,6 +22,7 @@ __all__ = [
     "Activity",
     "Change",
     "Entry",
+    "Identified",
     "Identity",
     "Lease",
     "NewTask",
@@ -48,13 +49,14 @@ class TaskStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the identity is taken: work is waiting, held back or under way."""
-        return self in LIVE
+    is_live: bool
+    """Whether the identity is taken: work is waiting, held back or under way."""
+
+    def __init__(self, name: str) -> None:
+        self.is_live = name in ("pending", "running", "paused")
 
 
-LIVE = frozenset({TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSED})
+LIVE = frozenset(status for status in TaskStatus if status.is_live)
 
 
 class Want(StrEnum):
@@ -110,7 +112,18 @@ class Identity(NamedTuple):
         return f"{self.task_type}/{self.key}"
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
+class Identified(msgspec.Struct, frozen=True, gc=False):
+    """What is about one identity."""
+
+    task_type: str
+    key: str
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class Task(Identified, frozen=True, gc=False):
     """One identity's live or finished work.
 
     `scheduled_at` is when it is due. For a recurring task `next_fire` is the nominal fire that it waits for, and every
@@ -119,8 +132,6 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     or a manual run.
     """
 
-    task_type: str
-    key: str
     status: TaskStatus
     scheduled_at: Instant
     created_at: Instant
@@ -179,10 +190,6 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     error: str | None = None
     result: str | None = None
     progress: str | None = None
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.task_type, self.key)
 
     @property
     def series(self) -> AnyTrigger | None:
@@ -252,15 +259,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
 
 
-class NewTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NewTask(Identified, frozen=True, kw_only=True, gc=False):
     """A task to be made. Without a trigger it is due at `scheduled_at`, or at once.
 
     `replace` says what happens when the identity is already live: keep it (False) or update it (True, an upsert).
     `owner_limit` bounds the live schedules of `owner` in this type.
     """
 
-    task_type: str
-    key: str
     trigger: str | None = None
     policy: str | None = None
     scheduled_at: Instant | None = None
@@ -278,16 +283,10 @@ class NewTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_at: Instant | None = None
     replace: bool = False
 
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.task_type, self.key)
 
-
-class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Change(Identified, frozen=True, kw_only=True, gc=False):
     """New values for a live task; UNSET leaves a field as it is."""
 
-    task_type: str
-    key: str
     trigger: str | msgspec.UnsetType = msgspec.UNSET
     policy: str | msgspec.UnsetType | None = msgspec.UNSET
     scheduled_at: Instant | msgspec.UnsetType = msgspec.UNSET
@@ -296,24 +295,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_runs: int | msgspec.UnsetType | None = msgspec.UNSET
     expires_at: Instant | msgspec.UnsetType | None = msgspec.UNSET
 
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.task_type, self.key)
 
-
-class Activity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Activity(Identified, frozen=True, kw_only=True, gc=False):
     """A user did something. `at` is when, if that was not now (a spooled touch)."""
 
-    task_type: str
-    key: str
     user_id: str
     device_id: str | None = None
     agent_id: str | None = None
     at: Instant | None = None
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.task_type, self.key)
 
 
 class Lease(NamedTuple):
@@ -338,15 +327,13 @@ class Renewal(NamedTuple):
         return Identity(self.task_type, self.key)
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Settlement(Identified, frozen=True, kw_only=True, gc=False):
     """How a run ended: one of complete, discard, retry, fail, snooze, release.
 
     `after_ms` is the delay that the handler asked for (Retry, Snooze); `chance` in [0, 1) is the luck of the draw for
     the back-off's jitter, so that the store itself draws nothing.
     """
 
-    task_type: str
-    key: str
     token: int
     transition: Transition
     duration_ms: Millis = 0
@@ -355,7 +342,3 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: str | None = None
     after_ms: Millis | None = None
     chance: float = 0.5
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.task_type, self.key)

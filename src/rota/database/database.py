@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -28,6 +28,7 @@ from rota.errors import StoreError, StoreUnavailable
 __all__ = ["Conflict", "Database"]
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 UPGRADE_SECONDS = 600.0
 """Seconds that opening waits while a big database is brought to a newer schema, here or, on PostgreSQL, by another
@@ -103,7 +104,7 @@ class Database:
             if self.backend.apart:
                 self._apart = ThreadPoolExecutor(self.backend.apart, thread_name_prefix="rota-database-apart")
             self._readers = ThreadPoolExecutor(1, thread_name_prefix="rota-database-read")
-            await self._on_thread(self._writers, lambda: self._guarded(self._prepare), seconds=UPGRADE_SECONDS)
+            await self._on_thread(self._writers, self._prepare, seconds=UPGRADE_SECONDS)
         except BaseException:
             await self.close()
             raise
@@ -132,29 +133,19 @@ class Database:
 
     async def write(self, function: Callable[[Connection], T]) -> T:
         """Run a function in one transaction, committed when it returns. It may run again if it loses a race."""
-        return await self._on_thread(
-            self._open_pool(self._writers), lambda: self._guarded(lambda: _commit(self.backend.writing(), function))
-        )
+        return await self._on_thread(self._writers, _commit, self.backend.writing, function)
 
     def write_blocking(self, function: Callable[[Connection], T], timeout: float | None = None) -> T:
         """The same, from any thread, and where there is more than one writer, beside the ordinary ones."""
         seconds = self.call_timeout if timeout is None else timeout
-
-        def run() -> T:
-            return self._guarded(lambda: _commit(self.backend.writing_apart(), function))
-
-        future = self._submit(self._open_pool(self._apart), run)
         try:
-            return future.result(seconds)
+            return self._submit(self._apart, _commit, self.backend.writing_apart, function).result(seconds)
         except TimeoutError:
             raise StoreUnavailable(f"The {self.what} {self.name} did not answer within {seconds:g} s.") from None
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Run a function that only reads, on one picture of the data."""
-
-        return await self._on_thread(
-            self._open_pool(self._readers), lambda: self._guarded(lambda: _commit(self.backend.reading(), function))
-        )
+        return await self._on_thread(self._readers, _commit, self.backend.reading, function)
 
     async def now(self) -> Instant:
         """The database's clock."""
@@ -178,32 +169,30 @@ class Database:
 
     async def has_changed(self) -> bool:
         """Whether another process has written since the last look."""
-        return await self._on_thread(self._open_pool(self._writers), lambda: self._guarded(self.backend.has_changed))
+        return await self._on_thread(self._writers, self.backend.has_changed)
 
     # --- on the threads ---
 
-    def _open_pool(self, pool: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
-        if pool is None:
-            raise self._not_open()
-        return pool
-
-    def _submit(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> Future[T]:
+    def _submit(self, pool: ThreadPoolExecutor | None, function: Callable[[*Args], T], *args: *Args) -> Future[T]:
         try:
-            return pool.submit(function)
-        except RuntimeError as error:
-            # It was closed between the look and the call, on another thread.
-            raise self._not_open() from error
-
-    def _not_open(self) -> StoreUnavailable:
-        return StoreUnavailable(
+            if pool is not None:
+                return pool.submit(self._guarded, function, *args)
+        except RuntimeError:
+            pass  # it was closed between the look and the call, on another thread
+        raise StoreUnavailable(
             f"The {self.what} {self.name} is not open. Use it inside `async with`, or open it first."
         )
 
-    async def _on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T], seconds: float | None = None) -> T:
+    async def _on_thread(
+        self,
+        pool: ThreadPoolExecutor | None,
+        function: Callable[[*Args], T],
+        *args: *Args,
+        seconds: float | None = None,
+    ) -> T:
         """Wait for a thread, but never cancel what it does: a transaction is finished or rolled back, not dropped."""
         seconds = self.call_timeout if seconds is None else seconds
-        work = self._submit(pool, function)
-        waiting = asyncio.wrap_future(work)
+        waiting = asyncio.wrap_future(self._submit(pool, function, *args))
         done, _ = await asyncio.wait([waiting], timeout=seconds)
         if not done:
             waiting.add_done_callback(_look_away)
@@ -213,11 +202,11 @@ class Database:
             )
         return waiting.result()
 
-    def _guarded(self, function: Callable[[], T]) -> T:
+    def _guarded(self, function: Callable[[*Args], T], *args: *Args) -> T:
         """Run it again if another transaction was in the way; say what is wrong if the database is."""
         for attempt in range(1, CONFLICT_TRIES + 1):
             try:
-                return function()
+                return function(*args)
             except Conflict as error:
                 # Two instances made the same row at once: the next look finds it.
                 if attempt == CONFLICT_TRIES:
@@ -238,8 +227,8 @@ class Database:
         return StoreUnavailable(f"The {self.what} {self.name} cannot be used right now: {cause}")
 
 
-def _commit(transaction: AbstractContextManager[Connection], function: Callable[[Connection], T]) -> T:
-    with transaction as connection:
+def _commit(begin: Callable[[], AbstractContextManager[Connection]], function: Callable[[Connection], T]) -> T:
+    with begin() as connection:
         return function(connection)
 
 

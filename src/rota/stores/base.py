@@ -163,11 +163,6 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How many of each type run with whoever claims."""
     own: frozenset[str] = frozenset()
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether one type's tasks may be in the way of another's: more is wanted than may start."""
-        return self.limit is not None and self.limit < sum(want - (name in self.own) for name, want in self.wants)
-
 
 class Claimed(NamedTuple):
     """The running tasks, type by type as they were wanted and in rank order within each, and when the next of these

@@ -105,9 +105,7 @@ class GroupedStore(Store):
     # --- running it, and what people ask for ---
 
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
-        for settlement in settlements:
-            limits.check_settlement(settlement)
-        return await self._submit(verbs.settle, [limits.trimmed(each) for each in settlements], now)
+        return await self._submit(verbs.settle, [limits.check_settlement(each) for each in settlements], now)
 
     async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None

@@ -6,12 +6,13 @@ Everything is checked before the first write, so that one bad item fails alone a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import fields, replace
 
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from rota.core.task import Activity, Change, Identity, NewTask, Renewal, Settlement, Transition, policy_of
+from rota.core.task import Activity, Change, Identified, Identity, NewTask, Renewal, Settlement, Transition, policy_of
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
@@ -34,16 +35,22 @@ __all__ = [
     "check_take",
     "check_user",
     "size_of",
-    "trimmed",
 ]
+
+MAX_SHORT = 255
+"""Characters of an id, or of what is as short as one."""
 
 _SETTLING = frozenset(
     {Transition.COMPLETE, Transition.DISCARD, Transition.RETRY, Transition.FAIL, Transition.SNOOZE, Transition.RELEASE}
 )
 
 
-def check_identity(identity: Identity) -> None:
-    check_task_type(identity.task_type)
+_check_task_type = lru_cache(1_000)(check_task_type)
+"""Names are few, and each is good or bad for ever."""
+
+
+def check_identity(identity: Identity | Identified) -> None:
+    _check_task_type(identity.task_type)
     if not identity.key:
         raise InvalidInput(f"A task of type {identity.task_type!r} was given an empty key. Give it one.")
     _check_text("key", identity.key)
@@ -53,13 +60,13 @@ def check_identity(identity: Identity) -> None:
 
 
 def check_new(new: NewTask) -> None:
-    check_identity(new.identity)
+    check_identity(new)
     _check_payload(new.payload)
     _check_series(new.trigger, new.policy)
     for name, text in (("serial", new.serial), ("owner", new.owner), ("user_id", new.user_id)):
-        _check_short(name, text)
+        _check_text(name, text, MAX_SHORT)
     for name, text in (("device_id", new.device_id), ("agent_id", new.agent_id)):
-        _check_short(name, text)
+        _check_text(name, text, MAX_SHORT)
     if new.priority is not None:
         _check_priority(new.priority)
     for name, number in (("permits", new.permits), ("cost", new.cost), ("max_runs", new.max_runs)):
@@ -68,7 +75,7 @@ def check_new(new: NewTask) -> None:
 
 
 def check_change(change: Change) -> None:
-    check_identity(change.identity)
+    check_identity(change)
     if isinstance(change.payload, str):
         _check_payload(change.payload)
     _check_series(
@@ -80,9 +87,9 @@ def check_change(change: Change) -> None:
 
 
 def check_activity(activity: Activity) -> None:
-    check_identity(activity.identity)
+    check_identity(activity)
     for name in ("user_id", "device_id", "agent_id"):
-        _check_short(name, getattr(activity, name))
+        _check_text(name, getattr(activity, name), MAX_SHORT)
 
 
 def check_renewal(renewal: Renewal) -> None:
@@ -90,14 +97,18 @@ def check_renewal(renewal: Renewal) -> None:
         raise LimitExceeded(f"The progress of {renewal.identity} is over {MAX_PROGRESS_BYTES:,} bytes. Report less.")
 
 
-def check_settlement(settlement: Settlement) -> None:
-    check_identity(settlement.identity)
+def check_settlement(settlement: Settlement) -> Settlement:
+    """The settlement with its texts cut to what is kept of them."""
+    check_identity(settlement)
     if settlement.transition not in _SETTLING:
         raise InvalidInput(
             f"A run cannot be settled by {settlement.transition!r}. Use one of: {', '.join(sorted(_SETTLING))}."
         )
     for name in ("reason", "error", "result"):
-        _check_text(name, getattr(settlement, name) or "")
+        _check_text(name, getattr(settlement, name))
+    if len(settlement.error or "") <= MAX_TEXT and len(settlement.result or "") <= MAX_TEXT:
+        return settlement
+    return replace(settlement, error=_cut(settlement.error), result=_cut(settlement.result))
 
 
 def check_overrides(changes: Mapping[str, object]) -> dict[str, object]:
@@ -124,18 +135,18 @@ _LIMITS = ("concurrency", "max_pending", "rate_limit")
 def check_note(name: str, value: str) -> None:
     if not name or not value:
         raise InvalidInput(f"The note {name[:40]!r} has no name or no text. Give both.")
-    _check_short("name", name)
+    _check_text("name", name, MAX_SHORT)
     _check_text("text", value)
 
 
 def check_user(user_id: str) -> None:
     if not user_id:
         raise InvalidInput("The user_id is empty. Name the user who is meant.")
-    _check_short("user_id", user_id)
+    _check_text("user_id", user_id, MAX_SHORT)
 
 
 def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
-    _check_short("bucket", bucket)
+    _check_text("bucket", bucket, MAX_SHORT)
     if rate <= 0 or burst < 1:
         raise InvalidInput(
             f"The bucket {bucket!r} has rate {rate} and burst {burst}; rate must be over 0, burst at least 1."
@@ -152,7 +163,7 @@ def check_page(limit: int) -> None:
 def check_find(query: TaskQuery) -> None:
     check_page(query.limit)
     if query.search is not None:
-        _check_short("search", query.search)
+        _check_text("search", query.search, MAX_SHORT)
 
 
 def check_cursor(cursor: str) -> Identity:
@@ -174,13 +185,6 @@ def check_runs(query: RunQuery) -> None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
-
-
-def trimmed(settlement: Settlement) -> Settlement:
-    """The settlement with its texts cut to what is kept of them."""
-    if len(settlement.error or "") <= MAX_TEXT and len(settlement.result or "") <= MAX_TEXT:
-        return settlement
-    return replace(settlement, error=_cut(settlement.error), result=_cut(settlement.result))
 
 
 def _cut(text: str | None) -> str | None:
@@ -216,16 +220,12 @@ def _check_payload(payload: str | None) -> None:
         )
 
 
-def _check_short(name: str, text: str | None) -> None:
+def _check_text(name: str, text: str | None, limit: int | None = None) -> None:
+    """No store keeps NUL, and a lone surrogate is no UTF-8: refuse both here, where the caller can be told."""
     if text is None:
         return
-    if len(text) > 255:
-        raise LimitExceeded(f"{name} has {len(text)} characters; 255 is the limit.")
-    _check_text(name, text)
-
-
-def _check_text(name: str, text: str) -> None:
-    """No store keeps NUL, and a lone surrogate is no UTF-8: refuse both here, where the caller can be told."""
+    if limit is not None and len(text) > limit:
+        raise LimitExceeded(f"{name} has {len(text)} characters; {limit} is the limit.")
     if "\x00" in text:
         raise InvalidInput(f"{name} contains a NUL character. Remove it.")
     try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 from rota.clock import Instant, Millis
 from rota.core.history import Slice
@@ -36,6 +37,7 @@ from rota.stores.work import Work, unit_of_work
 __all__ = ["TransactionalStore"]
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -55,13 +57,18 @@ class TransactionalStore(GroupedStore):
 
     # --- units of work ---
 
-    async def _work(self, verb: Callable[[Work], T], now: Instant | None = None) -> T:
-        """One unit of work on some identities."""
-        return await self._work_on_all(lambda work, _: verb(work), now)
+    async def _work(self, now: Instant | None, verb: Callable[[Work, *Args], T], *args: *Args) -> T:
+        """One unit of work; whoever waits is woken if it made something due soon."""
+        answer, is_soon = await self._transact(partial(unit_of_work, now, verb, args))
+        if is_soon:
+            self._poked.set()
+        return answer
 
-    async def _work_on_all(self, verb: Callable[[Work, WholeTransaction], T], now: Instant | None = None) -> T:
-        """One unit of work that sees every type; whoever waits is woken if it made something due soon."""
-        answer, is_soon = await self._transact(lambda whole: unit_of_work(whole, lambda work: verb(work, whole), now))
+    async def _work_on_all(
+        self, now: Instant | None, verb: Callable[[Work, WholeTransaction, *Args], T], *args: *Args
+    ) -> T:
+        """One unit of work that sees every type."""
+        answer, is_soon = await self._transact(lambda whole: unit_of_work(now, verb, (whole, *args), whole))
         if is_soon:
             self._poked.set()
         return answer
@@ -69,7 +76,7 @@ class TransactionalStore(GroupedStore):
     async def _write(
         self, verb: Verb[Item, Result], items: list[Item], now: Instant | None = None
     ) -> list[Result | Exception]:
-        return await write_together(lambda part: self._work(lambda work: verb(work, part), now), items)
+        return await write_together(partial(self._work, now, verb), items)
 
     # --- types ---
 
@@ -80,7 +87,7 @@ class TransactionalStore(GroupedStore):
         if all(verbs.is_put(known.get(task_type.name), task_type) for task_type in types):
             # As at most starts. Nobody has to wait for one who writes, and may be frozen.
             return [known[task_type.name] for task_type in types]
-        records = await self._work(lambda work: verbs.put_types(work, types))
+        records = await self._work(None, verbs.put_types, types)
         self._known_types.update(record.task_type.name for record in records)
         return records
 
@@ -92,7 +99,7 @@ class TransactionalStore(GroupedStore):
     async def override_type(self, name: str, changes: Mapping[str, object]) -> TypeRecord:
         checked = limits.check_overrides(changes)
         await self._check_types([name])
-        return await self._work(lambda work: verbs.override_type(work, name, checked))
+        return await self._work(None, verbs.override_type, name, checked)
 
     # --- what all instances must agree on ---
 
@@ -109,10 +116,10 @@ class TransactionalStore(GroupedStore):
     # --- running it ---
 
     async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
-        return await self._work(lambda work: verbs.claim(work, request), now)
+        return await self._work(now, verbs.claim, request)
 
     async def abandon(self, instance: str, claim_id: str, *, now: Instant | None = None) -> list[Task]:
-        return await self._work(lambda work: verbs.abandon(work, instance, claim_id), now)
+        return await self._work(now, verbs.abandon, instance, claim_id)
 
     def renew(
         self,
@@ -128,12 +135,11 @@ class TransactionalStore(GroupedStore):
         if not renewals:
             return []
         seconds = self.call_timeout if timeout is None else timeout
-        return self._transact_blocking(
-            lambda whole: unit_of_work(whole, lambda work: verbs.renew(work, renewals, lease_ms), now)[0], seconds
-        )
+        replies, _ = self._transact_blocking(partial(unit_of_work, now, verbs.renew, (renewals, lease_ms)), seconds)
+        return replies
 
     async def reset_breaker(self, identities: Sequence[Identity]) -> None:
-        await self._work(lambda work: verbs.reset_breaker(work, identities))
+        await self._work(None, verbs.reset_breaker, identities)
 
     # --- duties ---
 
@@ -141,25 +147,24 @@ class TransactionalStore(GroupedStore):
         return await self._transact(lambda transaction: transaction.now())
 
     async def tick(self, beat: Beat, *, now: Instant | None = None) -> Tick:
-        return await self._work_on_all(lambda work, whole: verbs.tick(work, whole, beat), now)
+        return await self._work_on_all(now, verbs.tick, beat)
 
     def tick_blocking(self, beat: Beat, *, now: Instant | None = None, timeout: float | None = None) -> Tick:
         # Whoever waits here is not woken: the answer says what is due.
         seconds = self.call_timeout if timeout is None else timeout
-        return self._transact_blocking(
-            lambda whole: unit_of_work(whole, lambda work: verbs.tick(work, whole, beat), now)[0], seconds
-        )
+        tick, _ = self._transact_blocking(lambda whole: unit_of_work(now, verbs.tick, (whole, beat), whole), seconds)
+        return tick
 
     async def prune(self, run_ttl_ms: Millis, limit: int = 1_000, *, now: Instant | None = None) -> Purged:
-        purged = await self._work_on_all(lambda work, whole: verbs.prune(work, whole, run_ttl_ms, limit), now)
+        purged = await self._work_on_all(now, verbs.prune, run_ttl_ms, limit)
         return purged._replace(handed_on=await self.pump(limit, now=now))
 
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
-        return await self._work_on_all(lambda work, whole: verbs.pump(work, whole, limit), now)
+        return await self._work_on_all(now, verbs.pump, limit)
 
     async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
         limits.check_take(bucket, amount, rate, burst)
-        return await self._work(lambda work: verbs.take(work, bucket, amount, rate, burst), now)
+        return await self._work(now, verbs.take, bucket, amount, rate, burst)
 
     async def leave(self, instance: str) -> None:
         await self._transact(lambda transaction: transaction.leave(instance))
@@ -168,18 +173,18 @@ class TransactionalStore(GroupedStore):
 
     async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
         if slices:
-            await self._work(lambda work: verbs.record(work, slices), now)
+            await self._work(now, verbs.record, slices)
 
     # --- one user's data ---
 
     async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
         limits.check_user(user_id)
         limits.check_page(limit)
-        return await self._work_on_all(lambda work, whole: users.erase_user(work, whole, user_id, limit), now)
+        return await self._work_on_all(now, users.erase_user, user_id, limit)
 
     async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
         return await self._work_on_all(
-            lambda work, whole: verbs.export(work, whole.known_of(user_id, after=after, limit=limit + 1), limit)
+            None, lambda work, whole: verbs.export(work, whole.known_of(user_id, after=after, limit=limit + 1), limit)
         )
 
     # --- moving to another store ---
@@ -187,9 +192,11 @@ class TransactionalStore(GroupedStore):
     async def export(self, cursor: str | None = None, limit: int = DEFAULT_PAGE) -> Page[Snapshot]:
         limits.check_page(limit)
         after = None if cursor is None else limits.check_cursor(cursor)
-        return await self._work_on_all(lambda work, whole: verbs.export(work, whole.known(after, limit + 1), limit))
+        return await self._work_on_all(
+            None, lambda work, whole: verbs.export(work, whole.known(after, limit + 1), limit)
+        )
 
     async def restore(self, snapshots: Sequence[Snapshot], *, now: Instant | None = None) -> list[Restored]:
         for snapshot in snapshots:
             limits.check_identity(snapshot.identity)
-        return await self._work(lambda work: verbs.restore(work, snapshots), now) if snapshots else []
+        return await self._work(now, verbs.restore, snapshots) if snapshots else []

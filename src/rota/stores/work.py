@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 from rota.clock import Instant, Millis
 from rota.core import serial as serials
@@ -18,6 +19,7 @@ from rota.stores.transaction import Completion, Transaction, Written
 __all__ = ["SOON_MS", "TOTALS", "Work", "unit_of_work"]
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 SOON_MS: Millis = 2_000
 """Only what is due this soon wakes others: anything later is seen by their next tick in time."""
@@ -40,7 +42,7 @@ class Work:
         self._after: dict[Identity, Entry] = {}
         self._runs: list[RunRecord] = []
         self._completions: list[Completion] = []
-        self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(partial(defaultdict[str, int], int))
         self._followed = {name for record in self.types.values() for name in record.task_type.after}
 
     # --- reading ---
@@ -113,13 +115,10 @@ class Work:
             counters[entry.task.status] += 1
             if before is None or (not before.status.is_live and entry.task.status.is_live):
                 counters["created_total"] += 1
-            self._note_due(entry.task)
+            if entry.task.status is TaskStatus.PENDING and not entry.task.parked:
+                due_at = entry.task.scheduled_at
+                self.earliest_due_at = due_at if self.earliest_due_at is None else min(self.earliest_due_at, due_at)
         self._after[identity] = entry
-
-    def _note_due(self, task: Task) -> None:
-        if task.status is TaskStatus.PENDING and not task.parked:
-            known = self.earliest_due_at
-            self.earliest_due_at = task.scheduled_at if known is None else min(known, task.scheduled_at)
 
     def _record(self, run: RunRecord) -> None:
         self._runs.append(run)
@@ -131,19 +130,6 @@ class Work:
 
     def finish(self) -> None:
         """Write everything; then let those in who waited for a serial that is free now."""
-        freed = self._freed_serials()
-        self._write()
-        if freed:
-            self.unpark(freed)
-
-    def unpark(self, freed: Sequence[tuple[str, str]]) -> None:
-        """Let the best that is parked under each serial back into its lane, as many as there are permits free."""
-        self.transaction.lock_serials(freed)
-        for task_type, serial in freed:
-            self._unpark_best(task_type, serial)
-        self._write()
-
-    def _freed_serials(self) -> list[tuple[str, str]]:
         freed = {
             (identity.task_type, before.task.serial)
             for identity, before in self._before.items()
@@ -151,7 +137,16 @@ class Work:
             and before.task.serial is not None
             and serials.stopped_competing(before.task, self._after[identity].task, self.now)
         }
-        return sorted(freed)
+        self._write()
+        if freed:
+            self.unpark(sorted(freed))
+
+    def unpark(self, freed: Sequence[tuple[str, str]]) -> None:
+        """Let the best that is parked under each serial back into its lane, as many as there are permits free."""
+        self.transaction.lock_serials(freed)
+        for task_type, serial in freed:
+            self._unpark_best(task_type, serial)
+        self._write()
 
     def _unpark_best(self, task_type: str, serial: str) -> None:
         running = self.transaction.running_under(task_type, serial)
@@ -187,10 +182,12 @@ class Work:
             self._deltas.clear()
 
 
-def unit_of_work(transaction: Transaction, verb: Callable[[Work], T], now: Instant | None) -> tuple[T, bool]:
+def unit_of_work(
+    now: Instant | None, verb: Callable[[Work, *Args], T], args: tuple[*Args], transaction: Transaction
+) -> tuple[T, bool]:
     """The verb as one step: its answer, and whether it made something due soon; the other instances are told."""
     work = Work(transaction, now)
-    answer = verb(work)
+    answer = verb(work, *args)
     work.finish()
     is_soon = work.earliest_due_at is not None and work.earliest_due_at <= work.now + SOON_MS
     if is_soon:

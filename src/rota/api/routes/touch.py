@@ -15,6 +15,7 @@ from rota.access import Role
 from rota.api.auth import Viewing
 from rota.api.models import AnswerModel, Moment, RequestModel, Text, TypeName
 from rota.api.routing import routes_for
+from rota.clock import isoformat
 from rota.core.outcome import TouchOutcome
 from rota.errors import InvalidInput, UnknownTaskType
 
@@ -58,4 +59,10 @@ async def touch(service: Viewing, request: TouchRequest) -> dict[str, object]:
         if await app.get_task_config(name) is None:
             raise UnknownTaskType(f"There is no task type {name!r}. GET /api/types lists those there are.")
     ids = (request.user_id, request.device_id, request.agent_id)
-    return {"types": {name: (await app.touch(name, *ids)).to_dict() for name in names}}
+    touched = {name: await app.host.touch(name, *ids) for name in names}
+    return {
+        "types": {
+            name: {"outcome": each.outcome, "scheduled_at": isoformat(each.scheduled_at), "coalesced": each.coalesced}
+            for name, each in touched.items()
+        }
+    }

@@ -56,14 +56,12 @@ class Call(NamedTuple):
     args: Sequence[str | bytes]
 
     def by_digest(self) -> tuple[str | int | bytes, ...]:
-        return "EVALSHA", script(self.script).digest, *_with_count(declared(self.key)), *self.args
+        keys = declared(self.key)
+        return "EVALSHA", script(self.script).digest, len(keys), *keys, *self.args
 
     def by_text(self) -> tuple[str | int | bytes, ...]:
-        return "EVAL", script(self.script).text, *_with_count(declared(self.key)), *self.args
-
-
-def _with_count(keys: tuple[str, ...]) -> tuple[str | int, ...]:
-    return len(keys), *keys
+        keys = declared(self.key)
+        return "EVAL", script(self.script).text, len(keys), *keys, *self.args
 
 
 class _Client(Protocol):
@@ -200,9 +198,9 @@ class Server:
 
         return await self._shielded(run)
 
-    async def _shielded(self, make: Callable[[], Awaitable[T]]) -> T:
+    async def _shielded(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         await self._slot()
-        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(_coroutine(make))
+        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(make())
         self._calls.add(task)
         task.add_done_callback(self._call_is_done)
         done, _ = await asyncio.wait([task], timeout=self.call_timeout)
@@ -371,13 +369,6 @@ def _evaluate(client: _Client, call: Call) -> Any:
         return client.execute_command(*call.by_digest())
     except NoScriptError:
         return client.execute_command(*call.by_text())
-
-
-def _coroutine(make: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
-    async def run() -> T:
-        return await make()
-
-    return run()
 
 
 # --- clients --------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 _TASK_FIELDS = tuple(field for field in fields(Task) if field.name not in _IDENTITY)
 _TASK_DECODERS = {field.name.encode(): (field.name, _decoder_of(field, _ENUMS)) for field in _TASK_FIELDS}
-_PACKED_DECODERS = {field.name: _packed_decoder_of(field, _ENUMS) for field in _TASK_FIELDS}
+_PACKED = {field.name: _packed_decoder_of(field, _ENUMS) for field in _TASK_FIELDS}
 _TASK_DEFAULTS = tuple((field.name, field.default) for field in _TASK_FIELDS)
 _PAST_DECODERS: dict[bytes, tuple[str, _Decoder]] = {f.name.encode(): (f.name, int) for f in fields(Past)}
 _PAST_DEFAULTS = tuple((field.name, field.default) for field in fields(Past))
@@ -97,18 +97,14 @@ def decode_entry(identity: Identity, flat: Sequence[bytes], payload: bytes | Non
 def decode_task(identity: Identity, flat: Sequence[bytes] | bytes, payload: bytes | None = None) -> Task | None:
     """The task alone, from a hash's fields or, where every microsecond counts, from one packed table of them."""
     if isinstance(flat, bytes):
-        return _task(identity, _unpacked(flat), payload) if flat else None
+        packed = _unpack(flat).items() if flat else ()
+        return _task(identity, {name: _PACKED[name](value) for name, value in packed if name in _PACKED}, payload)
     values: dict[str, Any] = {}
     for name, value in pairs(flat):
         known = _TASK_DECODERS.get(name)
         if known is not None:
             values[known[0]] = known[1](value)
     return _task(identity, values, payload)
-
-
-def _unpacked(packed: bytes) -> dict[str, Any]:
-    fields = _unpack(packed)
-    return {name: decode(fields[name]) for name, decode in _PACKED_DECODERS.items() if name in fields}
 
 
 def _task(identity: Identity, values: dict[str, Any], payload: bytes | None) -> Task | None:

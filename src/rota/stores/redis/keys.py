@@ -90,7 +90,7 @@ class Keys:
         return stem if suffix is None else f"{stem}:{suffix}"
 
     def type(self, name: str) -> str:
-        return self.of("task_type", name)
+        return f"{self.prefix}task_type:{{{name}}}"
 
     def task(self, identity: Identity) -> str:
         return self.of("task", identity.task_type, identity.key)

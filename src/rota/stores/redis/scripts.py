@@ -92,12 +92,6 @@ class Scripts:
     async def now(self) -> Instant:
         return self._clock.now() if self._clock is not None else _millis(await self.server.command("TIME"))
 
-    def _time(self, now: Instant | None) -> str:
-        """What the script is told: a test's own time, or nothing, and then the server's clock rules."""
-        if now is not None:
-            return str(now)
-        return "" if self._clock is None else str(self._clock.now())
-
     # --- calling ---
 
     async def run(self, name: str, task_type: str, given: object, now: Instant | None = None) -> Any:
@@ -107,7 +101,9 @@ class Scripts:
         return self.server.run_blocking(name, self.keys.type(task_type), self._args(task_type, given, now))
 
     def _args(self, task_type: str, given: object, now: Instant | None) -> tuple[str | bytes, ...]:
-        return self.keys.prefix, task_type, self._time(now), _pack(given), self.origin
+        # The time is a test's own, or nothing, and then the server's clock rules.
+        at = self._clock.now() if now is None and self._clock is not None else now
+        return self.keys.prefix, task_type, "" if at is None else str(at), _pack(given), self.origin
 
     # --- units of work ---
 
@@ -147,19 +143,19 @@ class Scripts:
 
     # --- hot verbs: each answers None where the item is not for the script, and nothing was written for it ---
 
-    async def schedule(self, task_type: str, news: Sequence[NewTask], now: Instant | None) -> list[Scheduled | None]:
+    async def schedule(self, now: Instant | None, task_type: str, news: Sequence[NewTask]) -> list[Scheduled | None]:
         found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
         return [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)]
 
-    async def touch(self, task_type: str, activities: Sequence[Activity], now: Instant | None) -> list[Touched | None]:
+    async def touch(self, now: Instant | None, task_type: str, activities: Sequence[Activity]) -> list[Touched | None]:
         found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
         return [_touched(*each) for each in found]
 
     async def settle(
-        self, task_type: str, settlements: Sequence[Settlement], now: Instant | None
+        self, now: Instant | None, task_type: str, settlements: Sequence[Settlement]
     ) -> list[Reply | None]:
         found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
-        return [_reply(item.identity, *each) for item, each in zip(settlements, found, strict=True)]
+        return [_reply(Identity(task_type, item.key), *each) for item, each in zip(settlements, found, strict=True)]
 
     async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> Any:
         woke, *found = await self.run(name, task_type, items, now)

@@ -96,7 +96,7 @@ class RedisStore(GroupedStore):
         """A thread for the sweep alone: the dead are found while every other thread waits for something."""
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._pause = threading.Event()
-        self._hot: Mapping[Verb[Any, Any], Callable[[str, Any, Instant | None], Awaitable[list[Any]]]] = {
+        self._hot: Mapping[Verb[Any, Any], Callable[[Instant | None, str, Any], Awaitable[list[Any]]]] = {
             verbs.schedule: self._scripts.schedule,
             verbs.touch: self._scripts.touch,
             verbs.settle: self._scripts.settle,
@@ -197,7 +197,7 @@ class RedisStore(GroupedStore):
         with self._turns[name]:
             for attempt in range(1, CONFLICT_TRIES + 1):
                 transaction = RedisTransaction(self._scripts, name)
-                answer = unit_of_work(transaction, verb, now)
+                answer = unit_of_work(now, verb, (), transaction)
                 if transaction.commit():
                     return answer
                 # Two instances that met once would meet again if both came back at the same time.
@@ -223,10 +223,10 @@ class RedisStore(GroupedStore):
     async def _write(
         self, verb: Verb[Item, Result], items: list[Item], now: Instant | None = None
     ) -> list[Result | Exception]:
-        return await self._by_type(items, lambda name, part: self._write_one_type(verb, name, part, now))
+        return await self._by_type(items, partial(self._write_one_type, verb, now))
 
     async def _write_one_type(
-        self, verb: Verb[Item, Result], name: str, items: list[Item], now: Instant | None
+        self, verb: Verb[Item, Result], now: Instant | None, name: str, items: list[Item]
     ) -> list[Result | Exception]:
         """By the verb's script if it has one; what is not for the script in a unit of work.
 
@@ -235,7 +235,7 @@ class RedisStore(GroupedStore):
         hot = self._hot.get(verb)
         if hot is None:
             return await self._write_slowly(verb, name, items, now)
-        answers: list[Result | Exception | None] = await write_together(lambda part: hot(name, part, now), items)
+        answers: list[Result | Exception | None] = await write_together(partial(hot, now, name), items)
         rare = [at for at, answer in enumerate(answers) if answer is None]
         if rare:
             slow = await self._write_slowly(verb, name, [items[at] for at in rare], now)
@@ -307,7 +307,8 @@ class RedisStore(GroupedStore):
     async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
         if not request.wants:
             return Claimed([], None, await self.now() if now is None else now)
-        if request.is_bound:
+        wanted = sum(want - (name in request.own) for name, want in request.wants)
+        if request.limit is not None and request.limit < wanted:  # one type's tasks may be in the way of another's
             return await self._claim_within(request, now)
         found = await self._scripts.claim(request.wants, request, now)
         claims = [
@@ -316,7 +317,11 @@ class RedisStore(GroupedStore):
         ]
         tasks = [task for claimed in claims for task in claimed.tasks]
         due = [claimed.next_due_at for claimed in claims if claimed.next_due_at is not None]
-        idle = [name for (name, _), each in zip(request.wants, claims, strict=True) if _is_idle(each)]
+        idle = [
+            name
+            for (name, _), each in zip(request.wants, claims, strict=True)
+            if not each.tasks and each.next_due_at != each.now
+        ]
         return Claimed(tasks, min(due, default=None), claims[-1].now, frozenset(idle))
 
     async def _claim(self, request: ClaimRequest, now: Instant | None) -> Claimed:
@@ -507,10 +512,6 @@ class RedisStore(GroupedStore):
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()
         return [found[name] for name in sorted(found)]
-
-
-def _is_idle(claimed: Claimed) -> bool:
-    return not claimed.tasks and claimed.next_due_at != claimed.now
 
 
 def _or_nothing(mark: bytes | None) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -17,13 +18,20 @@ from rota.database import Database
 from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, RunQuery, TaskQuery, TypeRecord
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.sql import queries
-from rota.stores.sql.transaction import SqlTransaction
+from rota.stores.sql.transaction import Lanes, SqlTransaction
 from rota.stores.transaction import WholeTransaction
 from rota.stores.transactional import TransactionalStore
 
 __all__ = ["SqlStore"]
 
 T = TypeVar("T")
+
+
+class _Shard(threading.local):
+    """Each thread counts in a row of its own, so that groups in flight do not wait for each other's counters."""
+
+    def __init__(self) -> None:
+        self.shard = (threading.get_ident() // 64) ^ os.getpid()
 
 
 class SqlStore(TransactionalStore):
@@ -35,8 +43,8 @@ class SqlStore(TransactionalStore):
         """Where the store's rows live; others may put theirs beside them."""
         self._backend = self.database.backend
         super().__init__(in_flight=self._backend.in_flight, call_timeout=call_timeout)
-        self._lanes: set[tuple[str, int]] = set()
-        self._shards = threading.local()
+        self._lanes: Lanes = frozenset()
+        self._counted_in = _Shard()
         self._is_open = False
 
     # --- coming and going ---
@@ -60,34 +68,19 @@ class SqlStore(TransactionalStore):
     # --- in transactions ---
 
     async def _transact(self, function: Callable[[WholeTransaction], T]) -> T:
-        answer, lanes = await self.database.write(lambda connection: self._step(connection, function))
-        return self._committed(answer, lanes)
-
-    def _transact_blocking(self, function: Callable[[WholeTransaction], T], timeout: float) -> T:
-        answer, lanes = self.database.write_blocking(lambda connection: self._step(connection, function), timeout)
-        return self._committed(answer, lanes)
-
-    def _step(
-        self, connection: Connection, function: Callable[[WholeTransaction], T]
-    ) -> tuple[T, set[tuple[str, int]]]:
-        transaction = SqlTransaction(connection, self._backend.dialect, self._shard(), self._lanes)
-        return function(transaction), transaction.new_lanes
-
-    def _committed(self, answer: T, lanes: set[tuple[str, int]]) -> T:
-        """Lanes are known to be written only now."""
-        if lanes:
-            self._lanes = self._lanes | lanes
+        answer, lanes = await self.database.write(partial(self._step, function))
+        self._lanes |= lanes
         return answer
 
-    def _shard(self) -> int:
-        """Each thread counts in a row of its own, so that groups in flight do not wait for each other's counters."""
-        shard = getattr(self._shards, "number", None)
-        if shard is None:
-            shard = self._shards.number = (threading.get_ident() // 64) ^ os.getpid()
-        return shard
+    def _transact_blocking(self, function: Callable[[WholeTransaction], T], timeout: float) -> T:
+        answer, lanes = self.database.write_blocking(partial(self._step, function), timeout)
+        self._lanes |= lanes
+        return answer
 
-    async def _read(self, function: Callable[[Connection], T]) -> T:
-        return await self.database.read(function)
+    def _step(self, function: Callable[[WholeTransaction], T], connection: Connection) -> tuple[T, Lanes]:
+        """The function's answer, and the lanes that are known to be written once this is committed."""
+        transaction = SqlTransaction(connection, self._backend.dialect, self._counted_in.shard, self._lanes)
+        return function(transaction), transaction.new_lanes
 
     # --- waiting ---
 
@@ -113,37 +106,38 @@ class SqlStore(TransactionalStore):
     # --- queries ---
 
     async def now(self) -> Instant:
-        return await self._read(self._backend.dialect.now)
+        return await self.database.read(self._backend.dialect.now)
 
     async def list_types(self) -> list[TypeRecord]:
-        found = await self._read(lambda connection: self._step(connection, lambda transaction: transaction.types())[0])
+        found, _ = await self.database.read(partial(self._step, lambda transaction: transaction.types()))
         self._known_types.update(found)
         return [found[name] for name in sorted(found)]
 
     async def noted(self, name: str) -> str | None:
-        return await self._read(lambda connection: self._step(connection, lambda steps: steps.noted(name))[0])
+        noted, _ = await self.database.read(partial(self._step, lambda transaction: transaction.noted(name)))
+        return noted
 
     async def get(self, identities: Sequence[Identity]) -> list[Task | None]:
-        return await self._read(lambda connection: queries.get(connection, identities)) if identities else []
+        return await self.database.read(lambda connection: queries.get(connection, identities)) if identities else []
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         check_find(query)
-        return await self._read(lambda connection: queries.find(connection, query))
+        return await self.database.read(lambda connection: queries.find(connection, query))
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_runs(query)
-        return await self._read(lambda connection: queries.runs(connection, query))
+        return await self.database.read(lambda connection: queries.runs(connection, query))
 
     async def counts(self) -> dict[str, Counts]:
-        return await self._read(queries.counts)
+        return await self.database.read(queries.counts)
 
     async def next_due_by_type(self) -> dict[str, Instant]:
-        return await self._read(queries.next_due_by_type)
+        return await self.database.read(queries.next_due_by_type)
 
     async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         check_identity(identity)
         clock = self._backend.dialect.now
-        return await self._read(
+        return await self.database.read(
             lambda connection: queries.queue_position(connection, identity, clock(connection) if now is None else now)
         )
 
@@ -155,12 +149,12 @@ class SqlStore(TransactionalStore):
         *,
         task_type: str | None = None,
     ) -> list[Slice]:
-        return await self._read(
+        return await self.database.read(
             lambda connection: queries.history(connection, resolution, since_at, until_at, task_type)
         )
 
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
-        return await self._read(lambda connection: queries.erasures(connection, with_done=with_done))
+        return await self.database.read(lambda connection: queries.erasures(connection, with_done=with_done))
 
     async def instances(self) -> list[Instance]:
         return list(await self._transact(lambda transaction: transaction.instances()))

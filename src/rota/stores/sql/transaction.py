@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import compress, groupby
-from operator import ne
+from operator import attrgetter, ne
 from typing import Any
 
 import msgspec
@@ -74,18 +74,21 @@ _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'
 _ENTRY = select(*ENTRY_COLUMNS)
 _NAMES = tuple(column.name for column in ENTRY_COLUMNS)
 _COLUMNS_AT = range(len(ENTRY_COLUMNS))
+_TYPE, _IDENTITY = attrgetter("task_type"), attrgetter("identity")
 
 _NEVER = 2**62
 """An instant that nothing is later than."""
 
 Values = list[Any]
+Lanes = frozenset[tuple[str, int]]
+"""Types, each with a priority that one of its tasks has had."""
 
 
 class SqlTransaction:
     """A `WholeTransaction`: see `stores/transaction.py` for the contract."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, shard: int, known_lanes: set[tuple[str, int]]) -> None:
-        self.new_lanes: set[tuple[str, int]] = set()
+    def __init__(self, connection: Connection, dialect: Dialect, shard: int, known_lanes: Lanes) -> None:
+        self.new_lanes: Lanes = frozenset()
         """Lanes that were written for the first time: the store remembers them once this transaction is committed."""
         self._connection = connection
         self._database = connection.dialect.name
@@ -121,7 +124,7 @@ class SqlTransaction:
 
     def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
         found: dict[Identity, Entry] = {}
-        for task_type, group in groupby(sorted(identities), key=lambda identity: identity.task_type):
+        for task_type, group in groupby(sorted(identities), key=_TYPE):
             keys = self._dialect.keys([identity.key for identity in group])
             for row in self._all(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
                 found[Identity(row[0], row[1])] = self._entry(row)
@@ -131,9 +134,9 @@ class SqlTransaction:
         inserted: defaultdict[Executable, list[Values]] = defaultdict(list)
         updated: defaultdict[Executable, list[Values]] = defaultdict(list)
         removed: list[Identity] = []
-        for identity, _, after in sorted(changes, key=lambda change: change.identity):
+        for identity, _, after in sorted(changes, key=_IDENTITY):
             row = self._rows.get(identity)
-            if _is_nothing(after):
+            if after.task is None and after.past == NO_PAST:
                 if self._rows.pop(identity, None) is not None:
                     removed.append(identity)
                 continue
@@ -146,7 +149,6 @@ class SqlTransaction:
                 inserted[_insert_statement(self._database, changed)].append(given)
             elif changed:
                 updated[_update_statement(changed, nulls)].append([*given, *identity])
-            self._note_lane(after)
         for statement, rows in inserted.items():
             if self._execute_many(statement, rows) != len(rows):
                 raise Conflict("another transaction has made one of these identities first")
@@ -154,23 +156,17 @@ class SqlTransaction:
             self._execute_many(statement, rows)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
-        self._write_lanes()
+        lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
+        if lanes:
+            rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(lanes)]
+            self._connection.execute(_insert_new(self._database, tables.lanes), rows)
+            self.new_lanes |= lanes
 
     def _execute_many(self, statement: Executable, rows: list[Values]) -> int:
         """Hand rows straight to the driver: a task is written three times in its life, and SQLAlchemy's handling of
         named parameters costs more than SQLite's writing of the row."""
         sql = _sql_text(statement, self._connection.dialect)
         return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
-
-    def _note_lane(self, after: Entry) -> None:
-        task = after.task
-        if task is not None and (task.task_type, task.priority) not in self._known_lanes:
-            self.new_lanes.add((task.task_type, task.priority))
-
-    def _write_lanes(self) -> None:
-        if self.new_lanes:
-            rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(self.new_lanes)]
-            self._connection.execute(_insert_new(self._database, tables.lanes), rows)
 
     def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
         task_type, key = ("", "") if after is None else after
@@ -712,10 +708,6 @@ def _sql_text(statement: Executable, dialect: SqlDialect) -> str:
 def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:
     start_at, task_type, trigger_mode = key
     return {"span": resolution.value, "start_at": start_at, "task_type": task_type, "trigger_mode": trigger_mode}
-
-
-def _is_nothing(entry: Entry) -> bool:
-    return entry.task is None and entry.past == NO_PAST
 
 
 def _rank_of(entry: Entry, aging_ms: int) -> tuple[int, int, str]:
