@@ -25,8 +25,10 @@ __all__ = [
     "IUserKeyBuilder",
     "UserKeyBuilder",
     "UserKeyConfig",
+    "begins_with_user",
     "check_id",
     "check_task_type",
+    "encoded",
     "shown_key",
 ]
 
@@ -198,7 +200,7 @@ class UserKeyBuilder(IUserKeyBuilder):
             parts.append(device)
         if self._config.use_agent_id:
             parts.append(agent)
-        key = ":".join([part.replace("%", "%25").replace(":", "%3A") for part in parts])
+        key = ":".join(map(encoded, parts))
         # Almost every key is short; counting bytes is for the others.
         if len(key) * 4 > MAX_KEY_BYTES and len(key.encode()) > MAX_KEY_BYTES:
             raise LimitExceeded(
@@ -226,6 +228,17 @@ class UserKeyBuilder(IUserKeyBuilder):
     def get_key_count(self) -> int:
         """How many parts a key has: 1 to 3."""
         return len(self._dimensions)
+
+
+def encoded(part: str) -> str:
+    """An id as it stands in a key. Every user key of a user begins with the encoded user_id."""
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def begins_with_user(key: str, user_id: str) -> bool:
+    """Whether a key begins with its user, as user keys do: then the lexical range of the user finds it."""
+    prefix = encoded(user_id)
+    return key == prefix or key.startswith(f"{prefix}:")
 
 
 def _decode(part: str) -> str:

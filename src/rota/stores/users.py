@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rota.clock import Instant
 from rota.core import lifecycle
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus, Want
+from rota.keys import begins_with_user
 from rota.stores.base import Erasure, TypeRecord
 from rota.stores.transaction import UserData
 from rota.stores.work import Work
@@ -32,29 +33,16 @@ __all__ = [
     "is_old_run",
     "is_still_running",
     "moved_on",
-    "owns_prefix",
-    "user_prefix",
 ]
 
 # --- whose it is ----------------------------------------------------------------------------------------------------
-
-
-def user_prefix(user_id: str) -> str:
-    """What every user key of a user begins with."""
-    return user_id.replace("%", "%25").replace(":", "%3A")
-
-
-def owns_prefix(user_id: str, key: str) -> bool:
-    """Whether a key begins with its user, as user keys do: then the lexical range of the user finds it."""
-    prefix = user_prefix(user_id)
-    return key == prefix or key.startswith(f"{prefix}:")
 
 
 def belongs_to(user_id: str, identity: Identity, entry: Entry) -> bool:
     """Whether what is known of an identity is about this user."""
     if entry.task is not None:
         return entry.task.user_id == user_id
-    return owns_prefix(user_id, identity.key)
+    return begins_with_user(identity.key, user_id)
 
 
 def is_erasable(entry: Entry, until: Instant) -> bool:

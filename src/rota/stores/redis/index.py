@@ -12,9 +12,8 @@ from typing import NamedTuple
 from rota.clock import Millis
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Task, TaskStatus
-from rota.keys import GLOBAL_KEY
+from rota.keys import GLOBAL_KEY, begins_with_user
 from rota.stores.redis.keys import NORMAL_LANE, Keys
-from rota.stores.users import owns_prefix
 
 __all__ = ["INDEXES", "Command", "IndexMember", "index_members", "moves"]
 
@@ -80,7 +79,7 @@ def _members(keys: Keys, identity: Identity, entry: Entry, aging_ms: Millis) -> 
         yield IndexMember(keys.of("owned", name, task.owner), key, 0)
     if task.trigger is not None and key != GLOBAL_KEY:
         yield IndexMember(keys.of("schedules", name), key, 0)
-    if task.user_id is not None and not owns_prefix(task.user_id, key):
+    if task.user_id is not None and not begins_with_user(key, task.user_id):
         yield IndexMember(keys.of("user", name, task.user_id), key, None)
 
 

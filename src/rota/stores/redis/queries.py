@@ -16,14 +16,14 @@ from rota.clock import Instant
 from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
-from rota.keys import GLOBAL_KEY
+from rota.keys import GLOBAL_KEY, encoded
 from rota.stores.base import Counts, Page, QueuePosition, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
 from rota.stores.limits import check_cursor
 from rota.stores.queries import LOOKED_AT, unknown_type
 from rota.stores.redis.codec import decode_entry, decode_run, pairs
 from rota.stores.redis.index import INDEXES
 from rota.stores.redis.scripts import Filtered, Scripts, decode_types, type_commands
-from rota.stores.users import belongs_to, user_prefix
+from rota.stores.users import belongs_to
 
 __all__ = ["Queries"]
 
@@ -137,7 +137,7 @@ class Queries:
 
     async def of_user(self, name: str, user_id: str) -> set[str]:
         """User keys begin with the user; a task of a user under another key is listed by itself."""
-        first = user_prefix(user_id)
+        first = encoded(user_id)
         strays = await self._server.command("SMEMBERS", self._keys.of("user", name, user_id))
         found = {key.decode() for key in strays} | {first}
         # ";" follows ":" in the order of bytes: between them lies whatever begins with the user and a colon.

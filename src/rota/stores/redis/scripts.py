@@ -13,6 +13,7 @@ from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched
 from rota.core.rank import Head
 from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
 from rota.core.task_type import decode_task_type
+from rota.keys import begins_with_user
 from rota.stores.base import (
     MAX_AHEAD,
     Beat,
@@ -30,7 +31,6 @@ from rota.stores.redis.codec import decode_entry, decode_task, is_aside
 from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.source import RARE
-from rota.stores.users import owns_prefix
 
 __all__ = ["Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
 
@@ -333,7 +333,7 @@ def _new(new: NewTask) -> dict[str, object]:
             item |= {"payload": "", "aside": new.payload}
         else:
             item["payload"] = new.payload
-    if new.user_id is not None and not owns_prefix(new.user_id, new.key):
+    if new.user_id is not None and not begins_with_user(new.key, new.user_id):
         item["stray"] = True
     return item
 
@@ -364,7 +364,7 @@ def _activity(activity: Activity) -> dict[str, object]:
         value = getattr(activity, name)
         if value is not None:
             item[name] = value
-    if not owns_prefix(activity.user_id, activity.key):
+    if not begins_with_user(activity.key, activity.user_id):
         item["stray"] = True
     return item
 

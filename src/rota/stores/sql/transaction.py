@@ -49,6 +49,7 @@ from rota.database import Conflict
 from rota.database.dialect import Dialect
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
+from rota.keys import encoded
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
 from rota.stores.sql.codec import (
     BLANK,
@@ -61,7 +62,6 @@ from rota.stores.sql.codec import (
     encode_run,
 )
 from rota.stores.transaction import Completion, Written
-from rota.stores.users import user_prefix
 
 __all__ = ["SqlTransaction"]
 
@@ -355,7 +355,7 @@ class SqlTransaction:
         asked = {"user_id": user_id, "until": until, "task_type": task_type, "key": key, "limit": limit}
         found = {Identity(*row) for row in self._all(_KNOWN_OF if until is None else _ERASABLE_OF, asked)}
         # What is left of a purged task names its user only by its key.
-        prefix = user_prefix(user_id)
+        prefix = encoded(user_id)
         for name, record in self.types().items():
             given = {"task_type": name, "first": prefix, "from": f"{prefix}:", "to": f"{prefix};"}
             for statement in _REMAINS_OF if record.task_type.after else _REMAINS_OF[:1]:
