@@ -124,7 +124,7 @@ async def test_a_sign_in_that_cannot_be_checked_is_no_failed_one(stage: Stage, m
 
     gate = Gate(stage.service)
     with monkeypatch.context() as patch:
-        patch.setattr(stage.app, "database", away)
+        patch.setattr(stage.app.host.own_database, "open", away)
         for _ in range(2 * TRIES):
             with pytest.raises(StoreUnavailable):
                 await gate.sign_in(stage.secrets[Role.VIEWER], "10.0.0.1")

@@ -67,7 +67,7 @@ class Gate:
     """
 
     def __init__(self, service: Service) -> None:
-        self._database = service.app.host.own_database.open
+        self._own_database = service.app.host.own_database
         self._clock: Clock = service.clock
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
         self._failures: OrderedDict[str, list[Instant]] = OrderedDict()
@@ -94,7 +94,7 @@ class Gate:
         """The valid token with this secret; `through_outages`, also one that was valid before the database went."""
         digest = digest_of(secret)
         try:
-            token = await Tokens(await self._database()).find(secret)
+            token = await Tokens(await self._own_database.open()).find(secret)
         except StoreUnavailable as error:
             remembered = self._recalled(digest) if through_outages else None
             if remembered is None:
@@ -113,7 +113,7 @@ class Gate:
         if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 19) or int(ends_at) <= self._clock.now():
             return None
         try:
-            token = await Tokens(await self._database()).get(token_id)
+            token = await Tokens(await self._own_database.open()).get(token_id)
         except StoreUnavailable as error:
             raise _away() from error
         if token is None or not _opens(token, int(ends_at), sealed):
