@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, cast
@@ -48,7 +48,6 @@ Template = Sequence[str | Sequence[str]]
 """Arguments, and lists of arguments that may be left out."""
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
-_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone", "mcpConfig")
 _TOO_LARGE: Final = (
     "The group's folder grew beyond {:,} bytes, or parts of it are too many or too deep to be looked at."
 )
@@ -120,27 +119,19 @@ def filled(template: Template, given: AgentInput, *, mcp_config: str | None = No
     }
     found: list[str] = []
     for part in template:
-        if isinstance(part, str):
-            found.append(_fill(part, values) or "")
-            continue
-        optional = [_fill(argument, values) for argument in part]
-        if None not in optional:
-            found += [argument for argument in optional if argument is not None]
+        arguments = [part] if isinstance(part, str) else part
+        names = [name for argument in arguments for name in _PLACEHOLDER.findall(argument)]
+        for name in names:
+            if name not in values:
+                known = ", ".join(f"{{{one}}}" for one in values)
+                raise InvalidConfig(
+                    f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
+                )
+        if all(values[name] is not None for name in names):
+            found += [_PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument) for argument in arguments]
+        elif isinstance(part, str):
+            found.append("")  # it may not be left out: what comes after it has its place
     return tuple(found)
-
-
-def _fill(argument: str, values: Mapping[str, str | None]) -> str | None:
-    """The argument with its placeholders filled in; None if one of them has no value."""
-    names = _PLACEHOLDER.findall(argument)
-    for name in names:
-        if name not in values:
-            known = ", ".join(f"{{{one}}}" for one in _PLACEHOLDERS)
-            raise InvalidConfig(
-                f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
-            )
-        if values[name] is None:
-            return None
-    return _PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument)
 
 
 def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
