@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.agents.group_folders import uid_of
 from rota.agents.isolation import (
     AgentInput,
     CommandRunner,
@@ -24,7 +25,6 @@ from rota.agents.isolation import (
     choose_isolation,
 )
 from rota.agents.isolation.container import container_name
-from rota.agents.settings import AgentSettings
 from rota.errors import RunnerUnavailable
 
 ANSWER = """'{"status": "success", "result": "done"}'"""
@@ -78,7 +78,7 @@ def _working(image: str) -> ContainerIsolation:
 def request_for(folder: Path, limits: Limits = SMALL) -> RunRequest:
     folder.mkdir(mode=0o700, exist_ok=True)
     # Of this process alone: what is left of a run is found by its user.
-    uid = AgentSettings().uid_of(1_000_000 + os.getpid() % 500_000)
+    uid = uid_of(1_000_000 + os.getpid() % 500_000)
     if uid is not None:
         os.chown(folder, uid, uid)
     environment = RunEnvironment(folder=folder, run_id=f"container-{os.getpid()}-{time.monotonic_ns()}", uid=uid)

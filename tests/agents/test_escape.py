@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.agents.group_folders import uid_of
 from rota.agents.isolation import (
     AgentInput,
     CommandRunner,
@@ -25,8 +26,7 @@ from rota.agents.isolation import (
     RunnerResult,
     RunRequest,
 )
-from rota.agents.isolation.environment import MARKER
-from rota.agents.settings import AgentSettings
+from rota.agents.isolation.process import MARKER
 from rota.testing.waiting import until
 
 SMALL = Limits(
@@ -89,7 +89,7 @@ def new_cell(isolation: Isolation, python: str, groups_dir: Path) -> Callable[[s
         folder = groups_dir / name
         folder.mkdir(mode=0o700)
         # Of this process alone, and far from the few numbers that groups in other tests have: users are counted here.
-        uid = AgentSettings().uid_of(100_000 + os.getpid() % 50_000 * 10 + next(numbers))
+        uid = uid_of(100_000 + os.getpid() % 50_000 * 10 + next(numbers))
         if uid is not None:
             os.chown(folder, uid, uid)
         return Cell(isolation, python, folder, uid)

@@ -13,7 +13,7 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, Caller, ChannelSettings, install_agents
-from rota.agents.runs.run_store import FinishedRun, RunEnd, RunStart, RunStore
+from rota.agents.runs.run_store import FinishedRun, RunContext, RunEnd, RunStart, RunStore
 from rota.core.task import Change, Identity, NewTask
 from rota.errors import IllegalTransition, StoreUnavailable
 from rota.testing import FakeClock
@@ -588,3 +588,48 @@ async def test_what_a_dead_instance_left_on_the_list_is_neither_shown_nor_stoppe
         assert await agents.running(ANN) == []
         with pytest.raises(IllegalTransition, match="does not run now"):
             await agents.stop_run(ANN, made.id)
+
+
+async def test_an_app_that_is_opened_again_runs_its_agents_on_what_is_open_then(
+    app: Rota, agents: Agents, clock: FakeClock
+) -> None:
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(
+            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
+        )
+    for _ in range(2):
+        async with app:
+            clock.advance("1h")
+            assert await app.run_until_idle() == 1
+    async with app:
+        rows = (await agents.task_history(ANN, made.id)).items
+        assert [row["status"] for row in rows] == ["success", "success"]
+
+
+@pytest.mark.parametrize(("group", "owner"), [("family", "family"), ("main", "family"), ("family", None)])
+async def test_what_is_changed_after_the_claim_runs_as_it_is_then_and_for_whom_it_is_then(
+    app: Rota, agents: Agents, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, group: str, owner: str | None
+) -> None:
+    """Also if it is given to another group, or is nobody's and so on no group's list."""
+    read, looks = RunStore.context, list[str]()
+
+    async def changed_meanwhile(self: RunStore, schedule_id: str, folder: str) -> RunContext:
+        looks.append(folder)
+        if len(looks) == 1:
+            new = AgentPayload(group_folder=group, chat_jid="new", prompt="new")
+            payload = msgspec.json.encode(new).decode()
+            await (await app.store()).update([Change(task_type=AGENT, key="nightly", payload=payload)])
+        return await read(self, schedule_id, folder)
+
+    async with app:
+        await add_groups(agents)
+        await (await app.store()).schedule([msgspec.structs.replace(coded("old"), owner=owner)])
+        monkeypatch.setattr(RunStore, "context", changed_meanwhile)
+        clock.advance("1h")
+        await app.run_until_idle()
+        clock.advance("1s")  # what has changed its group begins anew
+        await app.run_until_idle()
+        (result,) = await RunStore(await app.database()).results("nightly")
+        assert (result.status, result.result, result.folder) == ("success", "new", group)
+        assert looks == (["family"] if group == "family" else ["family", "main"])

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import rota
 from rota import Rota
 from rota.agents import AgentSettings, Caller, Limits, install_agents
+from rota.agents.group_folders import uid_of
 from rota.agents.isolation import (
     AgentInput,
     BubblewrapIsolation,
@@ -28,7 +29,7 @@ from rota.agents.isolation import (
     RunRequest,
 )
 from rota.agents.isolation.choose import Chosen
-from rota.agents.isolation.output import AnswerReader, is_session_id
+from rota.agents.isolation.command import AnswerReader, is_session_id
 from rota.testing import FakeClock, until
 
 # Nothing here needs as long, on however busy a machine.
@@ -38,7 +39,7 @@ PROMPT = AgentInput(prompt="Tell me; $(touch x) `touch x` \"quoted\" 'so'\n€",
 
 def request_in(folder: Path, given_input: AgentInput = PROMPT) -> RunRequest:
     settings = AgentSettings()
-    uid = settings.uid_of(8_001)
+    uid = uid_of(8_001, settings.uid_base)
     folder.mkdir(mode=0o700, exist_ok=True)
     if uid is not None:
         os.chown(folder, uid, uid)

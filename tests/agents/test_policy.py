@@ -16,7 +16,7 @@ from rota.agents.policy import (
     expiry_of,
     needs_approval,
 )
-from rota.agents.schedules.digests import digest_of
+from rota.agents.schedules.agent_task import AgentPayload, ContextMode, content_digest
 from rota.clock import DAY, MINUTE, SECOND
 from rota.errors import LimitExceeded, NotAllowed
 from rota.triggers import Cron, Interval, Once
@@ -96,6 +96,11 @@ def test_an_agents_schedule_ends_within_a_month(wanted: int | None) -> None:
     ends_at = expiry_of(wanted, CHAT, RULES, NOW)
     assert ends_at is not None
     assert NOW <= ends_at <= NOW + 30 * DAY
+
+
+def digest_of(group: str, prompt: str, script: str | None, context_mode: ContextMode) -> str:
+    does = AgentPayload(group_folder=group, chat_jid="", prompt=prompt, script=script, context_mode=context_mode)
+    return content_digest(does, None, None)
 
 
 @given(st.text(), st.text(), st.one_of(st.none(), st.text()), st.one_of(st.none(), st.text()))

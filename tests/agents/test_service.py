@@ -12,9 +12,8 @@ from sqlalchemy import func, select
 
 from rota import Rota
 from rota.agents import Agents, AgentSchedule, AgentSettings, Caller, Rules, install_agents
-from rota.agents.schedules.agent_task import AGENT, payload_of
-from rota.agents.schedules.digests import content_digest
-from rota.agents.schedules.origins import Origin, Origins
+from rota.agents.schedules.agent_task import AGENT, Origin, content_digest, payload_of
+from rota.agents.schedules.origins import Origins
 from rota.clock import DAY
 from rota.core.task import Identity
 from rota.database.tables.agents import provenance

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.agents.runs.summary import SUMMARY_LENGTH, cut, summary_of
+from rota.agents.runs.run_store import SUMMARY_LENGTH, cut, summary_of
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 THUMB = "\U0001f44d\U0001f3fd"

@@ -10,7 +10,8 @@ import pytest
 
 from rota.agents.groups import ChannelSettings, Groups
 from rota.agents.runs.run_store import RESULTS_KEPT, RunEnd, RunOutput, RunStart, RunStore
-from rota.agents.schedules.origins import Origin, Origins, Proposal
+from rota.agents.schedules.agent_task import Origin, Proposal
+from rota.agents.schedules.origins import Origins
 from rota.database import Database
 from rota.database.tables.agents import running
 from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError

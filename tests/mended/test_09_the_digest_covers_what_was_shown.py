@@ -10,7 +10,7 @@ import pytest
 
 from rota import Rota
 from rota.agents import AGENT, Agents, AgentSettings, Caller, install_agents
-from rota.agents.schedules.digests import first_digest_of
+from rota.agents.schedules.agent_task import first_digest_of
 from rota.agents.schedules.origins import Origins
 from rota.core.task import Change
 from rota.database.tables.agents import provenance

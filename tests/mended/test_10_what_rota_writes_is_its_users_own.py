@@ -17,7 +17,7 @@ from rota import Rota
 from rota.access.first_token import ensure_first_token
 from rota.agents import ChannelSettings, install_agents
 from rota.agents.faces.mcp.runs import RunSockets
-from rota.agents.group_folders import prepare_folder
+from rota.agents.group_folders import prepare_folder, uid_of
 from rota.agents.groups import Group
 from rota.agents.isolation import AgentInput, RunEnvironment, RunRequest
 from rota.agents.notices import Channels, Notice
@@ -168,7 +168,7 @@ async def test_the_token_and_the_folder_that_was_made_for_it(place: Path, caplog
 @pytest.mark.usefixtures("umask")
 async def test_the_folders_of_groups_and_their_notices(place: Path) -> None:
     groups_dir = place / "state" / "groups"
-    uid = AgentSettings().uid_of(8_010)
+    uid = uid_of(8_010)
     channels = Channels(groups_dir / ".notices", Rota("memory://").store)
     group = Group(number=1, folder="main", name="m", chat_jid="c", channels=(ChannelSettings(kind="file"),))
     await channels.tell(group, Notice(kind="result", group="main", schedule_id="s", text="hello", at=1))

@@ -1,4 +1,4 @@
-"""A group's folder: its name, its path, and writing into it although an agent writes there too.
+"""A group's folder: its name, its path, its owner, and writing into it although an agent writes there too.
 
 An agent owns what lies in its folder, symbolic links included. So nothing here follows a link: the folder is opened
 once, and every file is made, filled and moved into place by that handle.
@@ -18,8 +18,19 @@ from typing import Final
 from rota.errors import InvalidInput
 from rota.private_files import make_folder
 
-__all__ = ["check_folder", "folder_path", "make_groups_folder", "prepare_folder", "remove_file", "write_file"]
+__all__ = [
+    "UID_BASE",
+    "check_folder",
+    "folder_path",
+    "make_groups_folder",
+    "prepare_folder",
+    "remove_file",
+    "uid_of",
+    "write_file",
+]
 
+UID_BASE: Final = 1_900_000_000
+# The kernel's largest user id is far above; distributions and container managers hand out none from here on.
 _FOLDER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 RESERVED: Final = frozenset({"global", "con", "nul", "aux", "prn"})
 
@@ -45,6 +56,11 @@ def folder_path(groups_dir: Path, name: str) -> Path:
     return path
 
 
+def uid_of(number: int, base: int | None = UID_BASE) -> int | None:
+    """The user that a group's agents run as, who owns its folder; None: Rota's own."""
+    return None if base is None or os.geteuid() != 0 else base + number
+
+
 def make_groups_folder(groups_dir: Path) -> None:
     """The folder of all groups' folders. Root's groups have users of their own, who must get through."""
     make_folder(groups_dir, 0o711 if os.geteuid() == 0 else 0o700)
@@ -54,10 +70,11 @@ def prepare_folder(
     groups_dir: Path, name: str, uid: int | None, *, files: Mapping[str, bytes] = MappingProxyType({})
 ) -> Path:
     """The folder, made if it is not there, owned by the group's user and closed to everybody else, with these files."""
-    make_groups_folder(groups_dir)
     path = folder_path(groups_dir, name)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+    if not path.exists():
+        make_groups_folder(groups_dir)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
     if uid is not None:
         with _opened(path) as folder:
             os.fchown(folder, uid, uid)
@@ -79,20 +96,16 @@ def write_file(path: Path, name: str, content: bytes, *, uid: int | None = None,
                 os.fchmod(stream.fileno(), mode)
                 if uid is not None:
                     os.fchown(stream.fileno(), uid, uid)
-            _put_in_place(temporary, name, folder)
+            try:
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except IsADirectoryError:
+                # A folder in its place is not ours to empty, and no reason that nothing is written any more.
+                os.rename(name, f"{name}.{secrets.token_hex(4)}", src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-
-
-def _put_in_place(temporary: str, name: str, folder: int) -> None:
-    try:
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except IsADirectoryError:
-        # A folder in its place is not ours to empty, and no reason that nothing is written any more.
-        os.rename(name, f"{name}.{secrets.token_hex(4)}", src_dir_fd=folder, dst_dir_fd=folder)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_file(path: Path, name: str) -> None:

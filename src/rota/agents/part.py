@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rota.agents.names import AGENT, AGENTS, NOTICE
@@ -54,7 +54,7 @@ class AgentsPart(Part):
         calls = Webhooks(allow_private=config.webhooks.allow_private, allow_http=config.webhooks.allow_http)
         return Agents(
             self.host.ready,
-            lambda: self.host.database_of(AGENTS),
+            partial(self.host.database_of, AGENTS),
             self._settings or AgentSettings.of(config),
             webhooks=self._webhooks or calls,
         )
@@ -84,6 +84,7 @@ class AgentsPart(Part):
     def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         from rota.agents.runs.janitor import Janitor
 
+        self.agents.handler.forget_stores()
         return [Janitor(self.agents, context.pulse, context.chance)]
 
     def routes(self) -> Sequence[APIRouter]:

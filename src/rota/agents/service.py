@@ -29,10 +29,9 @@ from rota.agents.policy import (
 from rota.agents.runs.handler import AgentHandler
 from rota.agents.runs.run_store import RunningNow, RunStore
 from rota.agents.runs.run_tokens import MAKER, McpAccess
-from rota.agents.schedules.agent_task import AGENT, AgentPayload, held_of, payload_of
+from rota.agents.schedules.agent_task import AGENT, AgentPayload, Origin, ProposalKind, held_of, payload_of, taken_over
 from rota.agents.schedules.approvals import EVENTS, Approvals
 from rota.agents.schedules.listing import schedules_of
-from rota.agents.schedules.origins import Origin, ProposalKind, taken_over
 from rota.agents.schedules.schedule import AgentSchedule
 from rota.agents.schedules.schedule_store import ScheduleStore, answered, decided_already
 from rota.agents.schedules.validation import (

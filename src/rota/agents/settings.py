@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
+from rota.agents.group_folders import UID_BASE
 from rota.agents.isolation.base import MEBIBYTE, IsolationName, Limits
 from rota.agents.isolation.choose import Chosen, choose_isolation
-from rota.agents.isolation.command import CommandRunner, Template, check_template
+from rota.agents.isolation.command import CommandRunner, MessageFormat, Template, check_template
 from rota.agents.isolation.container import Engine
-from rota.agents.isolation.output import MessageFormat
 from rota.agents.policy import Approval, Rules
 from rota.agents.section import AGENTS_SECTION, AgentsConfig
 from rota.clock import SECOND, Millis
@@ -23,8 +23,6 @@ from rota.config import Config
 __all__ = ["ECHO", "AgentSettings", "echo_command"]
 
 ECHO: Final = Path(__file__).with_name("echo.py")
-_UID_BASE: Final = 1_900_000_000
-# The kernel's largest user id is far above; distributions and container managers hand out none from here on.
 
 
 def echo_command(interpreter: Path, program: Path = ECHO) -> Template:
@@ -74,7 +72,7 @@ class AgentSettings:
     limits: Limits = field(default_factory=Limits)
     gate_ms: Millis = 30 * SECOND
     gate_bytes: int = 1_048_576
-    uid_base: int | None = _UID_BASE
+    uid_base: int | None = UID_BASE
     """When Rota runs as root: group n runs as user `uid_base + n`. None keeps root, which no process limit binds."""
     rules: Rules = field(default_factory=Rules)
     max_failures: int = 5
@@ -112,17 +110,6 @@ class AgentSettings:
                 max_life_ms=given.max_life_ms,
             ),
         )
-
-    def uid_of(self, number: int) -> int | None:
-        """The user that a group's agents run as; None: Rota's own."""
-        if self.uid_base is None or os.geteuid() != 0:
-            return None
-        return self.uid_base + number
-
-    def variables(self) -> dict[str, str]:
-        """What is added to an agent's environment."""
-        own: Mapping[str, str] = os.environ
-        return {**{name: own[name] for name in self.pass_on if name in own}, **self.environment}
 
     def visible(self) -> tuple[Path, ...]:
         """What a sandbox shows beside the system and the group's folder."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -22,10 +23,11 @@ class Run:
     `progress` may be called and `cancelled` read from any thread.
     """
 
-    __slots__ = ("_report", "_task", "_timeout_ms", "cancelled", "latest_progress")
+    __slots__ = ("_report", "_timeout_ms", "cancelled", "latest_progress", "task")
 
     def __init__(self, task: Task, timeout_ms: Millis, report: Callable[[str], None] | None = None) -> None:
-        self._task = task
+        self.task: Final = task
+        """The record of the task as it was claimed. It may have been changed since: ask the store."""
         self._timeout_ms = timeout_ms
         self._report = report
         self.cancelled = False
@@ -35,53 +37,53 @@ class Run:
 
     @property
     def task_type(self) -> str:
-        return self._task.task_type
+        return self.task.task_type
 
     @property
     def key(self) -> str:
-        return self._task.key
+        return self.task.key
 
     @property
     def user_id(self) -> str | None:
-        return self._task.user_id
+        return self.task.user_id
 
     @property
     def device_id(self) -> str | None:
-        return self._task.device_id
+        return self.task.device_id
 
     @property
     def agent_id(self) -> str | None:
-        return self._task.agent_id
+        return self.task.agent_id
 
     @property
     def payload(self) -> object:
         """The payload as plain Python values, decoded anew with every look."""
-        return decode_payload(self._task)
+        return decode_payload(self.task)
 
     @property
     def attempt(self) -> int:
         """1 for the first try."""
-        return self._task.attempt
+        return self.task.attempt
 
     @property
     def is_of_paused(self) -> bool:
         """Whether somebody asked for this run of a paused schedule; when it ends, it is paused again."""
-        return self._task.want is Want.PAUSE
+        return self.task.want is Want.PAUSE
 
     @property
     def token(self) -> int:
         """The fence: grows with every claim. Pass it on to whatever must refuse a run that was taken over."""
-        return self._task.token
+        return self.task.token
 
     @property
     def fire_at(self) -> datetime | None:
         """The nominal time that this run stands for, kept by late runs and retries; if asked for, when it was due."""
-        return None if self._task.fire_at is None else to_datetime(self._task.fire_at)
+        return None if self.task.fire_at is None else to_datetime(self.task.fire_at)
 
     @property
     def scheduled_at(self) -> datetime:
         """When it was due."""
-        return to_datetime(self._task.scheduled_at)
+        return to_datetime(self.task.scheduled_at)
 
     @property
     def timeout_ms(self) -> Millis:
@@ -91,7 +93,7 @@ class Run:
     @property
     def deadline(self) -> datetime | None:
         """When the type's timeout ends the run."""
-        started_at = self._task.claimed_at
+        started_at = self.task.claimed_at
         return None if started_at is None else to_datetime(started_at + self._timeout_ms)
 
     def progress(self, value: object) -> None:

@@ -104,9 +104,9 @@ def of_stop(cause: StopCause, timeout_ms: Millis) -> Verdict | None:
             return None
 
 
-def shortened(text: str) -> str:
-    """The text as a store can keep it: no NUL, no lone surrogate, at most MAX_TEXT characters."""
-    text = text[:MAX_TEXT].replace("\0", "\N{REPLACEMENT CHARACTER}")
+def shortened(text: str, most: int = MAX_TEXT) -> str:
+    """The text as a store can keep it: no NUL, no lone surrogate, not too many characters."""
+    text = text[:most].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

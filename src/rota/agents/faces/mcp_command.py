@@ -31,7 +31,7 @@ async def mcp(
     from rota.agents import agents_of
     from rota.agents.faces.commands import operator_of
     from rota.agents.faces.mcp.stdio import serve_stdio
-    from rota.agents.isolation.environment import MARKER
+    from rota.agents.isolation.process import MARKER
     from rota.agents.operator import agent_principal
     from rota.cli.logs import log_to_stderr
 

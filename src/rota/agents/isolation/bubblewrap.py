@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from rota.agents.isolation.base import IsolationName, Limits, ProcessSpec, RunEnvironment
-from rota.agents.isolation.environment import kernel_limits, variables_of
-from rota.agents.isolation.process import program_of
+from rota.agents.isolation.process import kernel_limits, program_of, variables_of
 from rota.errors import RunnerUnavailable
 
 __all__ = ["BubblewrapIsolation"]

@@ -1,17 +1,18 @@
 """A runner for any program that reads a prompt and writes an answer: the built-in agent, or a command-line agent.
 
 The command is a list from the configuration, never a line for a shell. An inner list is optional: it is left out when
-one of its placeholders has no value, so that ["my-agent", ["--resume", "{sessionId}"]] resumes only what there is.
+one of its placeholders has no value, so that ["my-agent", ["--resume", "{sessionId}"]] resumes only what there is. What
+the program says is one JSON object, a stream of JSON lines, or plain text.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -25,23 +26,32 @@ from rota.agents.isolation.base import (
     RunRequest,
 )
 from rota.agents.isolation.disk import is_larger_than
-from rota.agents.isolation.environment import MCP_CONFIG
-from rota.agents.isolation.output import AgentAnswer, AnswerReader, MessageFormat, is_session_id
+from rota.agents.isolation.process import MCP_CONFIG
 from rota.agents.isolation.supervised_process import ProcessExit, supervise
 from rota.clock import format_duration
 from rota.codec import warmed
 from rota.errors import InvalidConfig
 
-__all__ = ["CommandRunner", "Template", "check_template", "filled"]
+__all__ = [
+    "AgentAnswer",
+    "AnswerReader",
+    "CommandRunner",
+    "MessageFormat",
+    "Template",
+    "check_template",
+    "filled",
+    "is_session_id",
+]
 
+MessageFormat = Literal["json", "text"]
 Template = Sequence[str | Sequence[str]]
 """Arguments, and lists of arguments that may be left out."""
 
 _PLACEHOLDER: Final = re.compile(r"\{([a-zA-Z]+)\}")
-_PLACEHOLDERS: Final = ("sessionId", "groupFolder", "timezone", "mcpConfig")
 _TOO_LARGE: Final = (
     "The group's folder grew beyond {:,} bytes, or parts of it are too many or too deep to be looked at."
 )
+_SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 _RATE_LIMITED: Final = re.compile(r"rate.?limit|too many requests|\b429\b|quota|overloaded", re.IGNORECASE)
 
 
@@ -71,7 +81,7 @@ class CommandRunner:
             reader.read,
             is_too_big=partial(is_larger_than, environment.folder, request.limits.disk_bytes),
             look_every=self.disk_look_every,
-            is_done=lambda: reader.has_answered,
+            is_done=reader.has_answered,
         )
         result = _result(ended, reader.answer(), request.limits)
         return msgspec.structs.replace(
@@ -90,6 +100,9 @@ class CommandRunner:
         return ended, lines
 
 
+# --- what it is told ---
+
+
 def check_template(template: Template) -> None:
     """Refuse a command with a placeholder that nobody knows, before the first run of it."""
     filled(template, AgentInput(prompt="", session_id="s", group_folder="g", chat_jid=""))
@@ -106,27 +119,19 @@ def filled(template: Template, given: AgentInput, *, mcp_config: str | None = No
     }
     found: list[str] = []
     for part in template:
-        if isinstance(part, str):
-            found.append(_fill(part, values) or "")
-            continue
-        optional = [_fill(argument, values) for argument in part]
-        if None not in optional:
-            found += [argument for argument in optional if argument is not None]
+        arguments = [part] if isinstance(part, str) else part
+        names = [name for argument in arguments for name in _PLACEHOLDER.findall(argument)]
+        for name in names:
+            if name not in values:
+                known = ", ".join(f"{{{one}}}" for one in values)
+                raise InvalidConfig(
+                    f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
+                )
+        if all(values[name] is not None for name in names):
+            found += [_PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument) for argument in arguments]
+        elif isinstance(part, str):
+            found.append("")  # it may not be left out: what comes after it has its place
     return tuple(found)
-
-
-def _fill(argument: str, values: Mapping[str, str | None]) -> str | None:
-    """The argument with its placeholders filled in; None if one of them has no value."""
-    names = _PLACEHOLDER.findall(argument)
-    for name in names:
-        if name not in values:
-            known = ", ".join(f"{{{one}}}" for one in _PLACEHOLDERS)
-            raise InvalidConfig(
-                f"agents.command has the placeholder {{{name}}}, which is unknown. Use one of: {known}."
-            )
-        if values[name] is None:
-            return None
-    return _PLACEHOLDER.sub(lambda match: values[match[1]] or "", argument)
 
 
 def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
@@ -136,6 +141,93 @@ def _spoken_to(given: AgentInput, input_format: MessageFormat) -> bytes:
         return given.prompt.encode("utf-8", "replace")
     data = msgspec.json.encode(given.data).decode()
     return f"{given.prompt}\n\nData from the check before this run:\n{data}".encode("utf-8", "replace")
+
+
+# --- what it says ---
+
+
+class AgentAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """An agent's last word."""
+
+    status: Literal["success", "error"]
+    result: Any = None
+    error: str | None = None
+    new_session_id: str | None = None
+
+
+warmed(msgspec.json.Decoder(AgentAnswer), '{"status":"success"}')
+
+
+@dataclass(eq=False)
+class AnswerReader:
+    """Takes an agent's output line by line; `answer` is what it came to.
+
+    With `json` a line with a `status` is the answer (the last one counts), one with `progress` is handed on. If no line
+    is an answer, the whole output may be one JSON object over several lines. With `text` the whole output is the result
+    and means nothing else: an agent quotes what it has read, and what it has read may look like an answer.
+    """
+
+    output_format: MessageFormat
+    on_progress: OnProgress | None = None
+    # Not a list of lines: millions of empty ones would take a hundred times the memory that they have bytes.
+    _rest: bytearray = field(default_factory=bytearray, init=False)
+    _answer: AgentAnswer | None = field(default=None, init=False)
+
+    def read(self, line: bytes) -> None:
+        """One line of the standard output."""
+        if self.output_format == "text":
+            self._keep(line)
+            if line.strip() and self.on_progress is not None:
+                self.on_progress(line.decode("utf-8", "replace")[:1_000])
+            return
+        said = _said(line)
+        if isinstance(said, AgentAnswer):
+            self._answer = said
+        elif said is None or "progress" not in said or "status" in said:
+            self._keep(line)
+        elif self.on_progress is not None:
+            self.on_progress(said["progress"])
+
+    def has_answered(self) -> bool:
+        """Whether a line was an answer already; another one may follow. Text is answered by its end alone."""
+        return self._answer is not None
+
+    def answer(self) -> AgentAnswer | None:
+        """The answer, or None if there is none to be found in what was said."""
+        if self._answer is not None:
+            return self._answer
+        text = bytes(self._rest).strip()
+        if self.output_format == "text":
+            return AgentAnswer("success", result=text.decode("utf-8", "replace"))
+        whole = _said(text)
+        return whole if isinstance(whole, AgentAnswer) else None
+
+    def _keep(self, line: bytes) -> None:
+        self._rest += line
+        self._rest += b"\n"
+
+
+def _said(text: bytes) -> AgentAnswer | dict[str, Any] | None:
+    """What a text says that is one JSON object: an answer, or whatever it holds instead."""
+    text = text.strip()
+    if not text.startswith(b"{") or not text.endswith(b"}"):
+        return None
+    try:
+        value = cast("dict[str, Any]", msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    try:
+        return msgspec.convert(value, AgentAnswer)
+    except msgspec.ValidationError:
+        return value
+
+
+def is_session_id(text: str) -> bool:
+    """Whether it can be handed to a program as an argument: no blanks, no dash in front, not too long."""
+    return _SESSION.fullmatch(text) is not None
+
+
+# --- what that means ---
 
 
 def _result(ended: ProcessExit, answer: AgentAnswer | None, limits: Limits) -> RunnerResult:

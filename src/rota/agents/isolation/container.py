@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from rota.agents.isolation.base import IsolationName, Limits, ProcessSpec, RunEnvironment
-from rota.agents.isolation.environment import PASSED_ON, variables_of
+from rota.agents.isolation.process import PASSED_ON, variables_of
 from rota.errors import InvalidConfig, RunnerUnavailable
 
 __all__ = ["HOME", "ContainerIsolation", "Engine", "container_name"]

@@ -94,7 +94,28 @@ async def supervise(
     if len(text) > MAX_SPEC:
         raise RunnerUnavailable(f"The command and its environment have {len(text):,} bytes; {MAX_SPEC:,} is the most.")
     async with _supervisor(text, limits.grace_ms / SECOND) as run:
-        return await run.converse(stdin, limits, on_line, is_too_big, look_every, is_done)
+        stdout, stderr = run.process.stdout, run.process.stderr
+        assert stdout is not None
+        assert stderr is not None
+        lines, errors = _Lines(on_line), _Tail()
+        async with asyncio.TaskGroup() as group:
+            feeding = group.create_task(run.feed(stdin))
+            watching = None if is_too_big is None else group.create_task(run.watch_disk(is_too_big, look_every))
+            listening = [
+                group.create_task(run.listen(stdout, limits, lines.add, is_done)),
+                group.create_task(run.listen(stderr, limits, errors.add, is_done)),
+            ]
+            await run.over.wait()
+            # Whoever could still hold the output open has been ended; should one be left, nobody waits for it.
+            _, deaf = await asyncio.wait(listening, timeout=LAST_WORDS)
+            for task in deaf:
+                task.cancel()
+            feeding.cancel()
+            if watching is not None:
+                watching.cancel()
+        if listening[0] not in deaf and lines.rest:
+            lines.add(b"\n")  # what stands after the last line break is a line, too
+        return run.how_it_ended(bytes(errors.kept).decode("utf-8", "replace"))
 
 
 @contextlib.asynccontextmanager
@@ -125,6 +146,9 @@ async def _supervisor(spec: bytes, grace: float) -> AsyncGenerator[_Supervised]:
         os.close(lifeline_read)
         os.close(status_write)
     run = _Supervised(process, lifeline, status)
+    # The supervisor alone holds the other end of the status pipe: its end is heard there whatever else is open.
+    os.set_blocking(status, False)
+    asyncio.get_running_loop().add_reader(status, run.hear)
     try:
         os.write(lifeline, spec)
         yield run
@@ -132,52 +156,18 @@ async def _supervisor(spec: bytes, grace: float) -> AsyncGenerator[_Supervised]:
         await run.end(grace)
 
 
+@dataclass(eq=False)
 class _Supervised:
     """One supervisor and the pipes to it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, status: int) -> None:
-        self._process = process
-        self._lifeline: int | None = lifeline
-        self._status = status
-        self._cause: Cause | None = None
-        self._seen = 0
-        self._silence: asyncio.TimerHandle | None = None
-        self._reports = b""
-        # The supervisor alone holds the other end of the status pipe: its end is heard there whatever else is open.
-        self._over = asyncio.Event()
-        os.set_blocking(status, False)
-        asyncio.get_running_loop().add_reader(status, self._hear)
-
-    async def converse(
-        self,
-        stdin: bytes,
-        limits: Limits,
-        on_line: OnLine,
-        is_too_big: Callable[[], bool] | None,
-        look_every: float,
-        is_done: Callable[[], bool] | None,
-    ) -> ProcessExit:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        lines, errors = _Lines(on_line), _Tail()
-        async with asyncio.TaskGroup() as group:
-            feeding = group.create_task(self._feed(stdin))
-            watching = None if is_too_big is None else group.create_task(self._watch_disk(is_too_big, look_every))
-            listening = [
-                group.create_task(self._listen(self._process.stdout, limits, lines.add, is_done)),
-                group.create_task(self._listen(self._process.stderr, limits, errors.add, is_done)),
-            ]
-            await self._over.wait()
-            # Whoever could still hold the output open has been ended; should one be left, nobody waits for it.
-            _, deaf = await asyncio.wait(listening, timeout=LAST_WORDS)
-            for task in deaf:
-                task.cancel()
-            feeding.cancel()
-            if watching is not None:
-                watching.cancel()
-        if listening[0] not in deaf:
-            lines.finish()
-        return self._exit(bytes(errors.kept).decode("utf-8", "replace"))
+    process: asyncio.subprocess.Process
+    _lifeline: int | None
+    _status: int
+    _cause: Cause | None = field(default=None, init=False)
+    _seen: int = field(default=0, init=False)
+    _silence: asyncio.TimerHandle | None = field(default=None, init=False)
+    _reports: bytes = field(default=b"", init=False)
+    over: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def ask_to_end(self, cause: Cause) -> None:
         """Ask for the end; the supervisor sees to it."""
@@ -193,9 +183,9 @@ class _Supervised:
         self.ask_to_end("asked")
         try:
             async with asyncio.timeout(grace + PATIENCE):
-                await self._over.wait()
+                await self.over.wait()
         except TimeoutError:
-            _log.error("agent supervisor did not end", pid=self._process.pid)
+            _log.error("agent supervisor did not end", pid=self.process.pid)
         finally:
             asyncio.get_running_loop().remove_reader(self._status)
             os.close(self._status)
@@ -203,29 +193,29 @@ class _Supervised:
             # two of us wait for it, and the event loop complain that it was taken from it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GONE):
-                    await self._process.wait()
+                    await self.process.wait()
             # It ends what is still there of the supervisor, and the pipes: waiting for the process alone would also
             # wait for whoever holds them open. There is no public way to it.
-            self._process._transport.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: SLF001
-            await self._process.wait()
+            self.process._transport.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: SLF001
+            await self.process.wait()
 
-    def _hear(self) -> None:
+    def hear(self) -> None:
         """A report, or the end of the supervisor."""
         part = os.read(self._status, _CHUNK)
         self._reports += part
         if not part:
-            self._over.set()
+            self.over.set()
             asyncio.get_running_loop().remove_reader(self._status)
 
-    async def _feed(self, stdin: bytes) -> None:
-        assert self._process.stdin is not None
+    async def feed(self, stdin: bytes) -> None:
+        assert self.process.stdin is not None
         # An agent that has heard enough, or has ended, is no error here: its answer tells.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._process.stdin.write(stdin)
-            await self._process.stdin.drain()
-        self._process.stdin.close()
+            self.process.stdin.write(stdin)
+            await self.process.stdin.drain()
+        self.process.stdin.close()
 
-    async def _listen(
+    async def listen(
         self,
         stream: asyncio.StreamReader,
         limits: Limits,
@@ -247,14 +237,14 @@ class _Supervised:
                     limits.linger_ms / SECOND, self.ask_to_end, "idle"
                 )
 
-    async def _watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
+    async def watch_disk(self, is_too_big: Callable[[], bool], look_every: float) -> None:
         while True:
             await asyncio.sleep(look_every)
             if await asyncio.to_thread(is_too_big):
                 self.ask_to_end("disk")
                 return
 
-    def _exit(self, errors: str) -> ProcessExit:
+    def how_it_ended(self, errors: str) -> ProcessExit:
         """How it ended, by the supervisor's last report; why it could not start is in one before."""
         reports = [_decode_report(line) for line in self._reports.splitlines()]
         # Without any the supervisor was killed: how the agent ended is known to nobody.
@@ -274,20 +264,15 @@ class _Lines:
     """Cuts a stream into lines."""
 
     on_line: OnLine
-    _open: bytearray = field(default_factory=bytearray, init=False)
+    rest: bytearray = field(default_factory=bytearray, init=False)
 
     def add(self, part: bytes) -> None:
-        self._open += part
+        self.rest += part
         if b"\n" in part:
-            *lines, rest = bytes(self._open).split(b"\n")
-            self._open = bytearray(rest)
+            *lines, rest = bytes(self.rest).split(b"\n")
+            self.rest = bytearray(rest)
             for line in lines:
                 self.on_line(line)
-
-    def finish(self) -> None:
-        """What stands after the last line break is a line, too."""
-        if self._open:
-            self.on_line(bytes(self._open))
 
 
 @dataclass(eq=False)

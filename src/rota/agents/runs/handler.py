@@ -7,8 +7,9 @@ switch. So everything is looked at again, and what does not fit any more leaves 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,28 +17,33 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
-from rota.agents.group_folders import prepare_folder
+from rota.agents.group_folders import prepare_folder, uid_of
 from rota.agents.groups import Group, Groups, unknown_group
 from rota.agents.isolation.base import AgentInput, RunEnvironment, RunnerResult, RunRequest
 from rota.agents.isolation.command import CommandRunner
 from rota.agents.notices import Channels, Notice, NoticeKind
-from rota.agents.runs.context import RunContext
 from rota.agents.runs.gate import GateDecision, ask_gate
-from rota.agents.runs.run_store import FinishedRun, RunEnd, RunOutput, RunStart, RunStore, StopCheck
+from rota.agents.runs.run_store import (
+    FinishedRun,
+    RunContext,
+    RunEnd,
+    RunOutput,
+    RunStart,
+    RunStore,
+    StopCheck,
+    cut,
+    summary_of,
+)
 from rota.agents.runs.run_tokens import McpAccess, with_run_token
-from rota.agents.runs.summary import cut, summary_of
-from rota.agents.schedules.agent_task import AgentPayload, payload_of
-from rota.agents.schedules.digests import content_digest, was_agreed_before_times
-from rota.agents.schedules.listing import Zones, tasks_of
-from rota.agents.schedules.origins import Origin, Origins
-from rota.agents.schedules.snapshot import SNAPSHOT, snapshot_of
+from rota.agents.schedules.agent_task import AgentPayload, Origin, content_digest, payload_of, was_agreed_before_times
+from rota.agents.schedules.listing import SNAPSHOT, Zones, snapshot_of, tasks_of
+from rota.agents.schedules.origins import Origins
 from rota.agents.schedules.validation import follows_code
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant
-from rota.core.task import Identity, Task, Want
+from rota.core.task import Task, Want
 from rota.database import Database
 from rota.errors import InvalidInput, LeaseLost, RotaError, RunnerUnavailable, StoreUnavailable
-from rota.group_commit import GroupCommit
 from rota.logs import get_logger
 from rota.runtime.run import Run
 from rota.runtime.signals import Discard, Retry, Snooze
@@ -76,19 +82,18 @@ class _Job:
     task: Task
     payload: AgentPayload
     group: Group
-    context: RunContext
+    session: str | None
     environment: RunEnvironment
     start: RunStart
 
 
+@dataclass(frozen=True)
 class _Stores:
-    """The stores of tasks and of runs, as they are open now. What many runs ask at once is asked together."""
+    """The stores of tasks and of runs, as they are open now."""
 
-    def __init__(self, store: Store, database: Database) -> None:
-        self.store = store
-        self.database = database
-        self.runs = RunStore(database)
-        self.tasks: GroupCommit[Identity, Task | None] = GroupCommit(store.get, len, patience=database.call_timeout)
+    store: Store
+    database: Database
+    runs: RunStore
 
 
 class AgentHandler:
@@ -104,6 +109,7 @@ class AgentHandler:
         self._store = store
         self._database = database
         self._settings = settings
+        self._visible = settings.visible()
         self._channels = channels
         self._chosen: CommandRunner | None = None
         self._choosing = asyncio.Lock()
@@ -114,13 +120,12 @@ class AgentHandler:
     async def run_agent(self, run: Run) -> str:
         """Run the agent of this schedule; the summary of its result."""
         stores = await self._open()
-        task = await self._look_again(stores, run)
         try:
-            job = await self._prepare(stores, task)
+            job = await self._prepare(stores, run)
         except (RotaError, OSError) as error:
-            if isinstance(error, StoreUnavailable):
+            if isinstance(error, StoreUnavailable | LeaseLost):
                 raise
-            await self._hold(stores, task, str(error), last_result=summary_of(None, str(error)))
+            await self._hold(stores, run.task, str(error), last_result=summary_of(None, str(error)))
             raise AgentFailed("error", str(error)) from error
         await self._begin(job)
         result = await self._work_watched(run, job)
@@ -135,45 +140,61 @@ class AgentHandler:
                 self._chosen = self._settings.runner(chosen)
             return self._chosen
 
+    def forget_stores(self) -> None:
+        """Before a worker begins: what is open then stays open as long as it works, so its first run alone asks."""
+        self._stores = None
+
     async def _open(self) -> _Stores:
-        store, database, last = await self._store(), await self._database(), self._stores
-        if last is None or last.store is not store or last.database is not database:
-            last = self._stores = _Stores(store, database)
-        return last
+        if self._stores is None:
+            store, database = await self._store(), await self._database()
+            # Runs that come first at the same time share what the first of them has made.
+            self._stores = self._stores or _Stores(store, database, RunStore(database))
+        return self._stores
 
     # --- before the run ---
 
-    async def _look_again(self, stores: _Stores, run: Run) -> Task:
-        """The schedule as it is now, not as it was when it was claimed."""
-        (task,) = await stores.tasks.submit([Identity(run.task_type, run.key)])
-        if task is None or task.token != run.token:
-            raise LeaseLost(f"The run of {run.key!r} was taken over before it had begun. Nothing was run.")
+    async def _prepare(self, stores: _Stores, run: Run) -> _Job:
+        """What the run needs, out of two reads; a group that is gone or a prompt that nobody agreed to is refused."""
+        task, context, tasks = await self._look_again(stores, run)
+        payload, group = payload_of(task.payload), context.group
+        if group is None:
+            raise unknown_group(payload.group_folder)
+        start = await self._check_origin(stores, task, payload, context)
+        # If no isolation is to be had a person decides, and it is held until then.
+        runner = self._chosen or await self.runner()
+        settings = self._settings
+        own: Mapping[str, str] = os.environ
+        environment = RunEnvironment(
+            folder=await self._prepare_folder(group, context, tasks),
+            run_id=f"{task.key}-{task.token}",
+            uid=uid_of(group.number, settings.uid_base),
+            has_network=group.has_network,
+            timezone=payload.timezone or group.timezone or settings.timezone,
+            variables={**{name: own[name] for name in settings.pass_on if name in own}, **settings.environment},
+            read_only=self._visible,
+        )
+        return _Job(stores, runner, task, payload, group, context.session, environment, start)
+
+    async def _look_again(self, stores: _Stores, run: Run) -> tuple[Task, RunContext, list[Task]]:
+        """The schedule as it is now, not as it was when it was claimed; what is known of it and its group; and all
+        schedules that its group may see, among which it is as a rule."""
+        claimed = run.task
+        folder = payload_of(claimed.payload).group_folder
+        context = await stores.runs.context(claimed.key, folder)
+        group = context.group
+        tasks = [] if group is None else await tasks_of(stores.store, None if group.is_main else folder)
+        task = next((task for task in tasks if task.key == claimed.key), None)
+        if task is None:
+            (task,) = await stores.store.get([claimed.identity])
+        if task is None or task.token != claimed.token:
+            raise LeaseLost(f"The run of {claimed.key!r} was taken over before it had begun. Nothing was run.")
         if task.want is Want.CANCEL:
             raise Discard("It was cancelled before the agent had begun.")
         if task.want is Want.PAUSE and not run.is_of_paused:
             raise Snooze("1s")  # settled as paused: nothing has run, and nothing is counted
-        return task
-
-    async def _prepare(self, stores: _Stores, task: Task) -> _Job:
-        """What the run needs, out of one read; a group that is gone or a prompt that nobody agreed to is refused."""
-        payload = payload_of(task.payload)
-        context = await stores.runs.context(task.key, payload.group_folder)
-        group = context.group
-        if group is None:
-            raise unknown_group(payload.group_folder)
-        start = await self._check_origin(stores, task, payload, context)
-        runner = await self.runner()  # if no isolation is to be had a person decides, and it is held until then
-        settings = self._settings
-        environment = RunEnvironment(
-            folder=await self._prepare_folder(stores, group, context),
-            run_id=f"{task.key}-{task.token}",
-            uid=settings.uid_of(group.number),
-            has_network=group.has_network,
-            timezone=payload.timezone or group.timezone or settings.timezone,
-            variables=settings.variables(),
-            read_only=settings.visible(),
-        )
-        return _Job(stores, runner, task, payload, group, context, environment, start)
+        if task.payload != claimed.payload and payload_of(task.payload).group_folder != folder:
+            raise Snooze("1s")  # it was given to another group meanwhile: it begins anew, as that one's
+        return task, context, tasks
 
     async def _check_origin(self, stores: _Stores, task: Task, payload: AgentPayload, context: RunContext) -> RunStart:
         """What it does must be what was written down, and approved if that was needed. What the program's own code has
@@ -198,11 +219,10 @@ class AgentHandler:
             f" change or confirm it: `rota agent update {task.key}`, with all that it is to do."
         )
 
-    async def _prepare_folder(self, stores: _Stores, group: Group, context: RunContext) -> Path:
+    async def _prepare_folder(self, group: Group, context: RunContext, tasks: Sequence[Task]) -> Path:
         """The group's folder, with what its agent may know about schedules in it."""
-        tasks = await tasks_of(stores.store, None if group.is_main else group.folder)
         content = snapshot_of(tasks, context.waiting, Zones(context.zones, self._settings.timezone), group)
-        uid = self._settings.uid_of(group.number)
+        uid = uid_of(group.number, self._settings.uid_base)
         return await asyncio.to_thread(
             prepare_folder, self._settings.groups_dir, group.folder, uid, files={SNAPSHOT: content}
         )
@@ -246,7 +266,7 @@ class AgentHandler:
     async def _work(self, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | GateDecision:
         """Ask the gate, if there is one, and run the agent. A gate that stays closed is the answer itself."""
         stores, settings = job.stores, self._settings
-        script, data, session = job.payload.script, None, job.context.session
+        script, data, session = job.payload.script, None, job.session
         if script is not None:
             gate = await ask_gate(
                 script, job.runner, job.environment, settings.limits, wall_ms=settings.gate_ms, most=settings.gate_bytes
@@ -256,7 +276,8 @@ class AgentHandler:
             data = gate.data
             # It may have taken its time: what the agent is told is of now.
             context = await stores.runs.context(job.task.key, job.group.folder)
-            await self._prepare_folder(stores, job.group, context)
+            tasks = await tasks_of(stores.store, None if job.group.is_main else job.group.folder)
+            await self._prepare_folder(job.group, context, tasks)
             session = context.session
         given = AgentInput(
             prompt=job.payload.prompt,

@@ -7,32 +7,37 @@ another changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import BindParameter, Connection, bindparam, select
 
-from rota.agents.groups import Switch, put_session, switch_over, thrown_switches
-from rota.agents.runs.context import RunContext, read_contexts
-from rota.agents.schedules.origins import Origin, row_of
+from rota.agents.groups import Group, Switch, group_of, put_session, switch_over, thrown_switches
+from rota.agents.runs.characters import is_within_character
+from rota.agents.schedules.agent_task import Origin, origin_of, row_of
 from rota.clock import SECOND, Instant, isoformat
 from rota.database import Database
-from rota.database.tables.agents import provenance, results, running
+from rota.database.tables.agents import groups, provenance, results, running, sessions
 from rota.errors import LeaseLost, StoreUnavailable
 from rota.group_commit import GroupCommit
+from rota.runtime.verdict import shortened
 
 __all__ = [
     "RESULTS_KEPT",
+    "SUMMARY_LENGTH",
     "FinishedRun",
     "Result",
+    "RunContext",
     "RunEnd",
     "RunOutput",
     "RunStart",
     "RunStore",
     "RunningNow",
     "StopCheck",
+    "cut",
+    "summary_of",
 ]
 
 RESULTS_KEPT: Final = 30
@@ -41,9 +46,23 @@ MAX_RESULT: Final = 262_144
 """Characters of a full result that are kept."""
 MAX_OUTPUT: Final = 8_000
 """Characters of the live output that are shown."""
+SUMMARY_LENGTH: Final = 200
+"""Characters of the short form of a result."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+
+class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has to know of its schedule and its group."""
+
+    group: Group | None
+    origin: Origin | None
+    session: str | None
+    waiting: tuple[Origin, ...]
+    """What waits for approval, as far as the group may see it."""
+    zones: dict[str, str | None]
+    """The zones of the groups that it may see."""
 
 
 class RunStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,16 +158,16 @@ class RunStore:
         self._database = database
         patience = database.call_timeout
         self._contexts: GroupCommit[tuple[str, str], RunContext] = GroupCommit(
-            self._read_contexts, len, patience=patience
+            _together(database.read, _read_contexts), len, patience=patience
         )
         self._starts: GroupCommit[RunStart, Switch | None] = GroupCommit(
-            self._together(self._start_all), _one, patience=patience
+            _together(database.write, self._start_all), _size, patience=patience
         )
         self._heartbeats: GroupCommit[RunOutput, StopCheck] = GroupCommit(
-            self._together(self._heartbeat_all), lambda output: len(output.text), patience=patience
+            _together(database.write, self._heartbeat_all), _size, patience=patience
         )
         self._finishes: GroupCommit[RunEnd, FinishedRun] = GroupCommit(
-            self._together(self._finish_all), _size, patience=patience
+            _together(database.write, self._finish_all), _size, patience=patience
         )
 
     async def context(self, schedule_id: str, folder: str) -> RunContext:
@@ -205,37 +224,18 @@ class RunStore:
 
     # --- on the database's threads ---
 
-    async def _read_contexts(self, wanted: list[tuple[str, str]]) -> list[RunContext]:
-        return await self._database.read(partial(read_contexts, wanted=wanted))
-
-    def _together(
-        self, write: Callable[[Sequence[Item], Connection], list[Answer | Exception]]
-    ) -> Callable[[list[Item]], Awaitable[list[Answer | Exception]]]:
-        """In one transaction; if it fails one by one, so that nobody's trouble is another's."""
-
-        async def alone(item: Item) -> Answer | Exception:
-            try:
-                (answer,) = await self._database.write(partial(write, [item]))
-            except Exception as error:
-                return error
-            return answer
-
-        async def together(items: list[Item]) -> list[Answer | Exception]:
-            try:
-                return await self._database.write(partial(write, items))
-            except StoreUnavailable:
-                raise
-            except Exception:
-                return [await alone(item) for item in items]
-
-        return together
-
     def _start_all(self, starts: Sequence[RunStart], connection: Connection) -> list[Switch | Exception | None]:
         now = self._database.backend.dialect.now(connection)
         thrown = thrown_switches(connection)
         ids = [start.id for start in starts]
         listed = {row.id: row.token for row in connection.execute(_LISTED, {"ids": ids, "since": now - _ALIVE})}
-        stops = [_stop_of(start, listed, thrown) for start in starts]
+        stops = [
+            # One that was held up since its claim must not push its successor off the list.
+            LeaseLost(f"The run of {start.id!r} was taken over before it had begun. Nothing was run.")
+            if listed.get(start.id, 0) > start.token
+            else switch_over(thrown, start.folder)
+            for start in starts
+        ]
         begun = [one for one, stop in zip(starts, stops, strict=True) if stop is None]
         current = [one for one, stop in zip(starts, stops, strict=True) if not isinstance(stop, LeaseLost)]
         origins = [one.origin for one in current if one.origin is not None]
@@ -267,9 +267,92 @@ class RunStore:
         return [_write_end(connection, end, now) for end in ends]
 
 
-# --- the writes ------------------------------------------------------------------------------------------------------
+def _together(
+    transact: Callable[[Callable[[Connection], Sequence[Answer | Exception]]], Awaitable[Sequence[Answer | Exception]]],
+    work: Callable[[Sequence[Item], Connection], Sequence[Answer | Exception]],
+) -> Callable[[list[Item]], Awaitable[Sequence[Answer | Exception]]]:
+    """In one transaction; if it fails one by one, so that nobody's trouble is another's."""
+
+    async def alone(item: Item) -> Answer | Exception:
+        try:
+            (answer,) = await transact(partial(work, [item]))
+        except Exception as error:
+            return error
+        return answer
+
+    async def together(items: list[Item]) -> Sequence[Answer | Exception]:
+        try:
+            return await transact(partial(work, items))
+        except StoreUnavailable:
+            raise
+        except Exception:
+            return [await alone(item) for item in items]
+
+    return together
+
+
+def _size(item: RunStart | RunOutput | RunEnd) -> int:
+    """Roughly how many bytes it brings into its group."""
+    match item:
+        case RunStart():
+            return 1
+        case RunOutput():
+            return len(item.text)
+        case RunEnd():
+            return len(item.result or "") + len(item.error or "")
+
 
 _IDS: Final[BindParameter[Sequence[str]]] = bindparam("ids", expanding=True)
+
+# --- the read --------------------------------------------------------------------------------------------------------
+
+_GROUPS: Final = select(groups).where(groups.c.removed_at.is_(None))
+_SOME_GROUPS: Final = _GROUPS.where(groups.c.folder.in_(_IDS))
+_ORIGINS: Final = select(provenance).where(provenance.c.id.in_(_IDS))
+_SESSIONS: Final = select(sessions).where(sessions.c.folder.in_(_IDS))
+_ALL_WAITING: Final = (
+    select(provenance)
+    .where(provenance.c.approval == "waiting")
+    .order_by(provenance.c.created_at, provenance.c.id)
+    .limit(1_000)
+)
+_SOME_WAITING: Final = _ALL_WAITING.where(provenance.c.folder.in_(_IDS))
+
+
+def _read_contexts(wanted: Sequence[tuple[str, str]], connection: Connection) -> list[RunContext]:
+    """The contexts of these runs, each named by its schedule and its group's folder."""
+    ids = sorted({schedule_id for schedule_id, _ in wanted})
+    folders = sorted({folder for _, folder in wanted})
+    found = [group_of(row) for row in connection.execute(_SOME_GROUPS, {"ids": folders}).mappings()]
+    # Only main sees schedules of others, and so their zones and proposals.
+    has_main = any(group.is_main for group in found)
+    if has_main:
+        found = [group_of(row) for row in connection.execute(_GROUPS).mappings()]
+        proposals = connection.execute(_ALL_WAITING).mappings().all()
+    else:
+        proposals = connection.execute(_SOME_WAITING, {"ids": folders}).mappings().all()
+    known = {group.folder: group for group in found}
+    zones = {group.folder: group.timezone for group in found}
+    waiting = tuple(origin_of(row) for row in proposals)
+    origins = {row["id"]: origin_of(row) for row in connection.execute(_ORIGINS, {"ids": ids}).mappings()}
+    now_in = {row.folder: row.session_id for row in connection.execute(_SESSIONS, {"ids": folders})}
+    contexts: list[RunContext] = []
+    for schedule_id, folder in wanted:
+        group = known.get(folder)
+        sees_all = group is not None and group.is_main
+        context = RunContext(
+            group=group,
+            origin=origins.get(schedule_id),
+            session=now_in.get(folder),
+            waiting=waiting if sees_all else tuple(one for one in waiting if one.folder == folder),
+            zones=zones if sees_all else {folder: zones.get(folder)},
+        )
+        contexts.append(context)
+    return contexts
+
+
+# --- the writes ------------------------------------------------------------------------------------------------------
+
 _THIS_RUN: Final = (running.c.id == bindparam("the_id")) & (running.c.token == bindparam("the_token"))
 _REMOVE: Final = running.delete().where(_THIS_RUN)
 _ALIVE: Final = 30 * SECOND
@@ -314,15 +397,13 @@ _FARES: Final = (
 )
 
 
-def _stop_of(start: RunStart, listed: Mapping[str, int], thrown: Sequence[Switch]) -> Switch | LeaseLost | None:
-    """Why a run is not to begin. One that was held up since its claim must not push its successor off the list."""
-    if listed.get(start.id, 0) > start.token:
-        return LeaseLost(f"The run of {start.id!r} was taken over before it had begun. Nothing was run.")
-    return switch_over(thrown, start.folder)
-
-
 def _show(connection: Connection, output: RunOutput, thrown: Sequence[Switch], now: Instant) -> StopCheck | Exception:
-    given = {"the_id": output.id, "the_token": output.token, "now": now, "text": kept_text(output.text[-MAX_OUTPUT:])}
+    given = {
+        "the_id": output.id,
+        "the_token": output.token,
+        "now": now,
+        "text": shortened(output.text[-MAX_OUTPUT:], MAX_OUTPUT),
+    }
     row = connection.execute(_SHOW, given).first()
     if row is None:
         return LeaseLost(f"The run of {output.id!r} was taken over by another one. This one ends.")
@@ -334,51 +415,60 @@ def _show(connection: Connection, output: RunOutput, thrown: Sequence[Switch], n
 
 
 def _write_end(connection: Connection, end: RunEnd, now: Instant) -> FinishedRun | Exception:
-    mine: dict[str, Any] = {"the_id": end.id, "the_token": end.token}
     current = connection.execute(_WHOSE, {"the_id": end.id}).scalar_one_or_none()
     if current != end.token:
-        # It goes off the list as it ends: either it has ended already, or another one has its place.
-        has_ended = current is None if end.status is None else connection.execute(_SAME_RUN, mine).first() is not None
-        if not has_ended:
-            return LeaseLost(f"The run of {end.id!r} was taken over by another one. What came of it is not kept.")
-        return FinishedRun(at=now, failures=connection.execute(_FAILURES, {"the_id": end.id}).scalar_one_or_none() or 0)
+        return _ended_before(connection, end, now, current)
     if end.status is not None:
-        _keep_result(connection, end, now)
+        row = {
+            "id": end.id,
+            "folder": end.folder,
+            "token": end.token,
+            "at": now,
+            "status": end.status,
+            "reason": end.reason,
+            "result": None if end.result is None else shortened(end.result, MAX_RESULT),
+            "error": None if end.error is None else shortened(end.error, MAX_RESULT),
+        }
+        connection.execute(results.insert(), row)
+        oldest = connection.execute(_NEWEST, {"the_id": end.id}).scalar_one_or_none()
+        if oldest is not None:
+            connection.execute(_DROP_OLD, {"the_id": end.id, "oldest": oldest})
     if end.session is not None:
         put_session(connection, end.folder, end.session, now)
     has_failed = end.reason is not None if end.status is None else end.status != "success"
     keep, more = (0, 0) if end.status == "success" else (1, int(has_failed))
     given = {"the_id": end.id, "keep": keep, "more": more, "now": now, "summary": end.summary}
     failures = connection.execute(_FARES, given).scalar_one_or_none()
-    connection.execute(_REMOVE, mine)
+    connection.execute(_REMOVE, {"the_id": end.id, "the_token": end.token})
     return FinishedRun(at=now, failures=failures or 0)
 
 
-def _keep_result(connection: Connection, end: RunEnd, now: Instant) -> None:
-    row = {
-        "id": end.id,
-        "folder": end.folder,
-        "token": end.token,
-        "at": now,
-        "status": end.status,
-        "reason": end.reason,
-        "result": None if end.result is None else kept_text(end.result),
-        "error": None if end.error is None else kept_text(end.error),
-    }
-    connection.execute(results.insert(), row)
-    oldest = connection.execute(_NEWEST, {"the_id": end.id}).scalar_one_or_none()
-    if oldest is not None:
-        connection.execute(_DROP_OLD, {"the_id": end.id, "oldest": oldest})
+def _ended_before(connection: Connection, end: RunEnd, now: Instant, current: int | None) -> FinishedRun | Exception:
+    """It goes off the list as it ends: either it has ended already, or another one has its place."""
+    mine: dict[str, Any] = {"the_id": end.id, "the_token": end.token}
+    has_ended = current is None if end.status is None else connection.execute(_SAME_RUN, mine).first() is not None
+    if not has_ended:
+        return LeaseLost(f"The run of {end.id!r} was taken over by another one. What came of it is not kept.")
+    return FinishedRun(at=now, failures=connection.execute(_FAILURES, {"the_id": end.id}).scalar_one_or_none() or 0)
 
 
-def _one(_item: object) -> int:
-    return 1
+# --- the short form --------------------------------------------------------------------------------------------------
 
 
-def _size(end: RunEnd) -> int:
-    return len(end.result or "") + len(end.error or "")
+def summary_of(result: str | None, error: str | None) -> str:
+    """What a schedule shows as `last_result`: "Error: ...", the beginning of the result, or "Completed"."""
+    if error is not None:
+        return cut(f"Error: {error}")
+    return cut(result.strip()) or "Completed" if result else "Completed"
 
 
-def kept_text(text: str) -> str:
-    """What a database can hold: no NUL, no lone surrogate, not too long."""
-    return text[:MAX_RESULT].replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+def cut(text: str, most: int = SUMMARY_LENGTH) -> str:
+    """The beginning of a text, at most so many code points, cut between two characters as people count them. One that
+    is longer than the limit by itself is cut after all."""
+    clean = shortened(text, most + 1)  # so much tells whether the cut falls into a character
+    if len(clean) <= most:
+        return clean
+    end = most
+    while end > 0 and is_within_character(clean, end):
+        end -= 1
+    return clean[: end or most]

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from rota.agents.policy import Caller
-from rota.agents.schedules.agent_task import AGENT
-from rota.agents.schedules.digests import digest_in_force, digest_shown
-from rota.agents.schedules.origins import ApprovalState, Origin, Proposal, taken_over
+from rota.agents.schedules.agent_task import (
+    AGENT,
+    ApprovalState,
+    Origin,
+    Proposal,
+    digest_in_force,
+    digest_shown,
+    taken_over,
+)
 from rota.agents.schedules.schedule import AgentSchedule
 from rota.agents.schedules.schedule_store import ScheduleStore, answered, decided_already
 from rota.agents.schedules.validation import check_not_over, check_still_meant, standing_of

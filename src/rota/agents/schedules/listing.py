@@ -1,25 +1,33 @@
-"""The schedules of a group, or of all groups, with where they come from."""
+"""The schedules of a group, or of all groups: listed for people and agents, and as the file that lies in a group's
+folder before its agent starts (`current_tasks.json`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from rota.agents.schedules.agent_task import AGENT
+from rota.agents.groups import Group
+from rota.agents.schedules.agent_task import AGENT, Origin, next_run_of, payload_of, status_of, value_of
 from rota.agents.schedules.origins import Origins
 from rota.agents.schedules.schedule import AgentSchedule
+from rota.clock import Instant, isoformat
 from rota.core.task import Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.logs import get_logger
 from rota.stores.base import Page, Store, TaskQuery
+from rota.triggers import decode_trigger
 
-__all__ = ["MOST_LISTED", "Zones", "schedules_of", "tasks_of"]
+__all__ = ["MOST_LISTED", "SNAPSHOT", "Zones", "schedules_of", "snapshot_of", "tasks_of"]
 
 MOST_LISTED = 1_000
 """Schedules in one list or snapshot; a group's quota lies far below."""
+SNAPSHOT: Final = "current_tasks.json"
 
 _log = get_logger("rota.agents")
 
@@ -55,21 +63,17 @@ async def schedules_of(
 
 async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:
     """The scheduled tasks of a group (None: of all), by id."""
-    query = _query(folder)
-    page = await store.find(query)
+    # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
+    asked = partial(TaskQuery, task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
+    page = await store.find(asked())
     if page.cursor is None or with_finished:
-        tasks = page.items if page.cursor is None else await _all_of(store, query, page)
+        tasks = page.items if page.cursor is None else await _all_of(store, asked(), page)
         return [task for task in tasks if task.trigger is not None and (with_finished or task.status.is_live)]
     # Many: what is over may be most of it, and must not take the place of what is not.
-    found = [await _all_of(store, _query(folder, status)) for status in TaskStatus if status.is_live]
+    found = [await _all_of(store, asked(status=status)) for status in TaskStatus if status.is_live]
     # One that changed meanwhile may have been met twice.
     by_id = {task.key: task for task in chain.from_iterable(found)}
     return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
-
-
-def _query(folder: str | None, status: TaskStatus | None = None) -> TaskQuery:
-    # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
-    return TaskQuery(task_type=AGENT, owner=folder, status=status, schedules=folder is None, limit=200)
 
 
 async def _all_of(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
@@ -81,3 +85,44 @@ async def _all_of(store: Store, query: TaskQuery, page: Page[Task] | None = None
         if page.cursor is None or len(tasks) >= MOST_LISTED:
             return tasks[:MOST_LISTED]
         page = await store.find(replace(query, cursor=page.cursor))
+
+
+# --- in the folder of a group ---
+
+
+def snapshot_of(tasks: Sequence[Task], waiting: Sequence[Origin], zones: Zones, group: Group) -> bytes:
+    """What a group's agent may know: the rows of the schedules, and after them what waits for approval. Main sees all,
+    every other group its own."""
+    rows = [
+        _row(task.key, task.payload, task.trigger, zones.of(task.owner or ""), status_of(task), next_run_of(task))
+        for task in tasks
+    ]
+    known = {task.key for task in tasks}
+    for one in waiting:
+        asked = one.proposal
+        if asked is not None and one.id not in known:
+            zone = zones.of(one.folder)
+            rows.append(_row(one.id, asked.payload, asked.trigger, zone, "waiting_for_approval", None))
+    seen = [row for row in rows if row is not None and (group.is_main or row["groupFolder"] == group.folder)]
+    return msgspec.json.encode(seen)
+
+
+def _row(
+    schedule_id: str, payload: str | None, trigger: str | None, timezone: str, status: str, next_at: Instant | None
+) -> dict[str, object] | None:
+    try:
+        does = payload_of(payload)
+    except InvalidInput as error:
+        # Somebody's own payload in this type: its run says what is wrong; the others' must not fail for it.
+        _log.warning("agent schedule cannot be shown", schedule=schedule_id, error=str(error))
+        return None
+    due = None if trigger is None else decode_trigger(trigger)
+    return {
+        "id": schedule_id,
+        "groupFolder": does.group_folder,
+        "prompt": does.prompt,
+        "schedule_type": "once" if due is None else due.kind,
+        "schedule_value": "" if due is None else value_of(due, does.timezone or timezone),
+        "status": status,
+        "next_run": isoformat(next_at),
+    }

@@ -1,78 +1,19 @@
-"""Where schedules come from: who made one, who approved it, what of it waits for a person, and how it has fared."""
+"""The records of where schedules come from, in the database: making, deciding, listing and forgetting them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
 
 import msgspec
 from sqlalchemy import Connection, func, select
 
+from rota.agents.schedules.agent_task import ApprovalState, Origin, Proposal, origin_of, row_of, taken_over
 from rota.clock import Instant
-from rota.codec import warmed
 from rota.database import Database
 from rota.database.tables.agents import provenance, results, running
 from rota.errors import LimitExceeded
 
-__all__ = [
-    "ApprovalState",
-    "Origin",
-    "Origins",
-    "Proposal",
-    "ProposalKind",
-    "origin_of",
-    "row_of",
-    "taken_over",
-]
-
-ApprovalState = Literal["none", "waiting", "approved", "rejected"]
-ProposalKind = Literal["create", "update", "pause", "resume", "cancel", "run"]
-
-
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for and is not yet approved: a new schedule, a change of one, or something that a run may not do
-    by itself. All in stored form: for the last, as the schedule stood."""
-
-    kind: ProposalKind
-    payload: str
-    trigger: str
-    expires_at: Instant | None = None
-    digest: str = ""
-    """Of what would be in force. Once it left the times out: what counts is worked out anew, see `digests`."""
-    by: str = ""
-    """Who asks for it."""
-    in_run: str | None = None
-    """And in which scheduled run; None: in a conversation."""
-    based_on: int | None = None
-    """The version of the schedule that a change was asked for."""
-    maker: str | None = None
-    """Whose the schedule is from then on: that of an agent that rewrites what a person has made. None: as before."""
-    depth: int = 0
-    standing: ApprovalState | None = None
-    """What had been decided about the schedule before: that counts again if this is rejected."""
-
-
-_decode_proposal = warmed(msgspec.json.Decoder(Proposal), '{"kind":"create","payload":"","trigger":""}').decode
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a schedule comes from, and how it has fared."""
-
-    id: str
-    folder: str
-    made_by: str
-    made_in_run: str | None = None
-    depth: int = 0
-    approval: ApprovalState = "none"
-    proposal: Proposal | None = None
-    decided_by: str | None = None
-    decided_at: Instant | None = None
-    digest: str = ""
-    created_at: Instant = 0
-    failures: int = 0
-    last_run_at: Instant | None = None
-    last_result: str | None = None
-    held: str | None = None
+__all__ = ["Origins"]
 
 
 class Origins:
@@ -200,25 +141,3 @@ class Origins:
                 connection.execute(table.delete().where(table.c.id.in_(list(ids))))
 
         await self._database.write(write)
-
-
-def taken_over(proposal: Proposal, now: Instant) -> dict[str, Any]:
-    """What is written down anew when an agent has rewritten a schedule: it is the agent's now, with an agent's limits.
-    Nothing if it stays whose it was."""
-    if proposal.maker is None:
-        return {}
-    return {"made_by": proposal.maker, "made_in_run": proposal.in_run, "depth": proposal.depth, "created_at": now}
-
-
-def row_of(record: Origin) -> dict[str, Any]:
-    """The record as its row holds it."""
-    proposal = None if record.proposal is None else msgspec.json.encode(record.proposal).decode()
-    return {**msgspec.structs.asdict(record), "proposal": proposal}
-
-
-def origin_of(row: Mapping[Any, Any]) -> Origin:
-    """The record out of its row."""
-    values = {str(name): value for name, value in row.items()}
-    if values["proposal"] is not None:
-        values["proposal"] = _decode_proposal(values["proposal"])
-    return Origin(**values)

@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rota.agents.schedules.agent_task import AgentPayload, payload_of, status_of, value_of
-from rota.agents.schedules.digests import digest_shown
-from rota.agents.schedules.origins import Origin
+from rota.agents.schedules.agent_task import AgentPayload, Origin, digest_shown, payload_of, status_of, value_of
 from rota.clock import Instant, isoformat
 from rota.core.task import Task
 from rota.errors import InvalidInput

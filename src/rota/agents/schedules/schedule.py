@@ -7,6 +7,8 @@ from typing import Any
 
 from rota.agents.schedules.agent_task import (
     AgentPayload,
+    Origin,
+    digest_shown,
     held_of,
     next_run_of,
     payload_of,
@@ -14,8 +16,6 @@ from rota.agents.schedules.agent_task import (
     status_of,
     value_of,
 )
-from rota.agents.schedules.digests import digest_shown
-from rota.agents.schedules.origins import Origin
 from rota.agents.schedules.proposal_view import ProposalView, proposal_view_of
 from rota.clock import Instant, isoformat
 from rota.core.task import Task, TaskStatus

@@ -8,14 +8,13 @@ from typing import Final
 
 import msgspec
 
-from rota.agents.group_folders import folder_path, write_file
+from rota.agents.group_folders import folder_path, uid_of, write_file
 from rota.agents.groups import Group, Groups
 from rota.agents.notices import Channels, Notice, NoticeKind
 from rota.agents.policy import Caller
-from rota.agents.schedules.agent_task import AGENT
-from rota.agents.schedules.listing import Zones, tasks_of
-from rota.agents.schedules.origins import Origin, Origins, Proposal
-from rota.agents.schedules.snapshot import SNAPSHOT, snapshot_of
+from rota.agents.schedules.agent_task import AGENT, Origin, Proposal
+from rota.agents.schedules.listing import SNAPSHOT, Zones, snapshot_of, tasks_of
+from rota.agents.schedules.origins import Origins
 from rota.agents.settings import AgentSettings
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome
 from rota.core.task import Change, Identity, NewTask, Task, Transition
@@ -152,7 +151,7 @@ class ScheduleStore:
         tasks = await tasks_of(await self.store(), whose)
         waiting = await (await self.origins()).waiting(whose)
         content = snapshot_of(tasks, waiting, await self.zones(), group)
-        uid = self._settings.uid_of(group.number)
+        uid = uid_of(group.number, self._settings.uid_base)
         await asyncio.to_thread(write_file, path, SNAPSHOT, content, uid=uid)
 
 

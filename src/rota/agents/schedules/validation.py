@@ -7,9 +7,15 @@ from typing import Any, cast, get_args
 import msgspec
 
 from rota.agents.policy import MAX_SCRIPT, Caller, check_prompt
-from rota.agents.schedules.agent_task import AgentPayload, ContextMode, value_of
-from rota.agents.schedules.digests import content_digest
-from rota.agents.schedules.origins import ApprovalState, Origin, Proposal
+from rota.agents.schedules.agent_task import (
+    AgentPayload,
+    ApprovalState,
+    ContextMode,
+    Origin,
+    Proposal,
+    content_digest,
+    value_of,
+)
 from rota.agents.settings import AgentSettings
 from rota.clock import Instant, isoformat
 from rota.core.task import Task

@@ -25,7 +25,7 @@ from typing import Final
 
 from rota.agents import Agents
 from rota.agents.isolation.base import RunRequest
-from rota.agents.isolation.environment import MCP_CONFIG, MCP_SOCKET
+from rota.agents.isolation.process import MCP_CONFIG, MCP_SOCKET
 from rota.agents.operator import AgentOperator, agent_principal
 from rota.database import Database
 from rota.logs import get_logger
@@ -159,9 +159,11 @@ def _prepared(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
         server = {"command": "python3", "args": ["-I", "-S", "-c", _STDIO_TO_SOCKET, str(place)]}
         config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
         line.bind(str(place))
-        _hand_over(config, uid, 0o640)
-        _hand_over(place, uid, 0o660)
-        _hand_over(folder, uid, 0o750)
+        for path, mode in ((config, 0o640), (place, 0o660), (folder, 0o750)):
+            # What stays ours the run's user, who is alone in a group of the same number, may use.
+            if uid is not None:
+                os.chown(path, -1, uid)
+            path.chmod(mode if uid is not None else mode & 0o700)
     except BaseException:
         line.close()
         _remove(folder)
@@ -175,13 +177,6 @@ def _remove(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # whatever else is in it goes with the next start's sweep
         folder.rmdir()
-
-
-def _hand_over(path: Path, uid: int | None, mode: int) -> None:
-    """Let the run's user, who is alone in a group of the same number, use what stays ours."""
-    if uid is not None:
-        os.chown(path, -1, uid)
-    path.chmod(mode if uid is not None else mode & 0o700)
 
 
 def _sweep(below: Path) -> None:

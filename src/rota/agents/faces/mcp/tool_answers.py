@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from rota.agents.runs.summary import cut
+from rota.agents.runs.run_store import cut
 from rota.agents.schedules.agent_task import spoken_time
 from rota.agents.schedules.proposal_view import ProposalView
 from rota.agents.schedules.schedule import AgentSchedule

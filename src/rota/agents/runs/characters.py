@@ -1,13 +1,12 @@
-"""The short form of a result: at most 200 characters, and never half of what a reader sees as one."""
+"""What a reader sees as one character though it has several code points (a grapheme cluster): accents, flags, families
+of emoji, Korean syllables, Indic conjuncts."""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Final
 
-__all__ = ["SUMMARY_LENGTH", "cut", "summary_of"]
-
-SUMMARY_LENGTH: Final = 200
+__all__ = ["is_within_character"]
 
 _JOINER: Final = "\u200d"
 _TRAILING: Final = frozenset("\u200c\u0e33\u0eb3\uff9e\uff9f")
@@ -19,27 +18,7 @@ _VIRAMA: Final = 9
 """The combining class of signs that join an Indic letter to the next."""
 
 
-def summary_of(result: str | None, error: str | None) -> str:
-    """What a schedule shows as `last_result`: "Error: ...", the beginning of the result, or "Completed"."""
-    if error is not None:
-        return cut(f"Error: {error}")
-    return cut(result.strip()) or "Completed" if result else "Completed"
-
-
-def cut(text: str, most: int = SUMMARY_LENGTH) -> str:
-    """The beginning of a text, at most so many code points, cut between two characters as people count them (grapheme
-    clusters): accents, flags, families of emoji, Korean syllables and Indic conjuncts stay whole. One that is longer
-    than the limit by itself is cut after all."""
-    clean = text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    if len(clean) <= most:
-        return clean
-    end = most
-    while end > 0 and _belongs_together(clean, end):
-        end -= 1
-    return clean[: end or most]
-
-
-def _belongs_together(text: str, at: int) -> bool:
+def is_within_character(text: str, at: int) -> bool:
     """Whether the code points on both sides of a position are parts of one character."""
     before, after = text[at - 1], text[at]
     if "\n" in (before, after) or "\r" in (before, after):
