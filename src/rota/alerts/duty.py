@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -100,10 +100,13 @@ class _Watch(Duty[WatchReport]):
         self._on_change = on_change
         self._looks = 0
         self._has_turn = False
+        self._failed: Counter[str] = Counter()
+        """How often in a row a kind could not be measured."""
 
     async def run_once(self, now: Instant | None = None) -> WatchReport:
         alert_store = await self._open()
         if alert_store is None or not await alert_store.turn.take(3 * self._check_ms):
+            self._note_failures({})  # whoever has the turn knows more
             return WatchReport(was_ours=False)
         self._has_turn = True
         # A part that takes longer would cost everybody the turn.
@@ -111,17 +114,28 @@ class _Watch(Duty[WatchReport]):
         look = await look_at(self._rules.values(), self._kinds, self._store, alert_store.database, seconds=patience)
         # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
         notices = await alert_store.apply(
-            look.readings, self._rules, gap_ms=3 * self._check_ms + MINUTE, unmeasured=look.failures
+            look.readings, self._rules, gap_ms=3 * self._check_ms + MINUTE, unmeasured=look.unmeasured
         )
         if notices:
             self._on_change()
         self._looks += 1
         if self._looks % _PRUNE_EVERY == 1:
             await alert_store.prune()
-        if look.failures:
-            # The others are seen to; now the health may say it.
-            raise next(iter(look.failures.values()))
+        self._note_failures(look.failures)
         return WatchReport(was_ours=True, changes=len(notices))
+
+    def _note_failures(self, failures: Mapping[str, Exception]) -> None:
+        """The health is red for as long as a kind cannot be measured, and the log says so now and then. The look itself
+        has not failed: the next one comes when it is due."""
+        for kind in self._failed.keys() - failures.keys():
+            self._pulse.good(f"alert kind {kind}")
+            del self._failed[kind]
+        for kind, error in failures.items():
+            self._failed[kind] += 1
+            self._pulse.bad(f"alert kind {kind}", error)
+            times = self._failed[kind]
+            if times & (times - 1) == 0:
+                log.error("alert kind not measured", kind=kind, failures=times, exc_info=error)
 
     def pause_after(self, report: WatchReport) -> float:
         return self._check_ms / SECOND

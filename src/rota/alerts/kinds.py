@@ -58,10 +58,12 @@ def rules_of(config: Config, kinds: Mapping[str, AlertKind] = ENGINE_KINDS) -> d
 
 
 class Look(NamedTuple):
-    """What one look at the rules has found; of the rules that could not be measured, why."""
+    """What one look at the rules has found; and of each kind that could not be measured, why."""
 
     readings: list[Reading]
     failures: Mapping[str, Exception]
+    unmeasured: frozenset[str]
+    """The rules of those kinds, by their names."""
 
 
 async def look_at(
@@ -77,12 +79,12 @@ async def look_at(
         *(_measure(kinds[name], AlertContext(store, database, some), seconds) for name, some in of_parts.items())
     )
     failures: dict[str, Exception] = {}
-    for some, answer in zip(of_parts.values(), answers, strict=True):
+    for name, answer in zip(of_parts, answers, strict=True):
         if isinstance(answer, Exception):
-            failures.update((rule.name, answer) for rule in some)
+            failures[name] = answer
         else:
             readings += answer
-    return Look(readings, failures)
+    return Look(readings, failures, frozenset(rule.name for name in failures for rule in of_parts[name]))
 
 
 async def _measure(kind: AlertKind, context: AlertContext, seconds: float) -> list[Reading] | Exception:
