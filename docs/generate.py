@@ -12,7 +12,7 @@ from docs.map import drawn
 from rota.alerts.section import ALERTS_SECTION, AlertsConfig
 from rota.app.settings import BUILT_IN_SECTIONS
 from rota.config import Config
-from rota.core.alert import AlertKind, AlertRule, AlertSink
+from rota.core.alert import ENGINE_KINDS, AlertRule, AlertSink, EngineKind
 from rota.core.lifecycle import TABLE, Special
 from rota.core.task import TaskStatus
 from rota.core.task_type import TaskType
@@ -275,7 +275,7 @@ ABOUT_TYPE: Mapping[str, str] = {
 def configuration() -> str:
     """Every setting with its default and its meaning."""
     alerts = AlertsConfig(
-        rules={"<name>": AlertRule(name="<name>", kind=AlertKind.DEAD_LETTERS)},
+        rules={"<name>": AlertRule(name="<name>", kind=EngineKind.DEAD_LETTERS)},
         sinks={"<name>": AlertSink(name="<name>")},
     )
     sample = Config(
@@ -285,7 +285,7 @@ def configuration() -> str:
     )
     rows = [(row.path, row.value) for row in sample.rows()]
     process = [row for row in rows if "<name>" not in row[0]]
-    kinds = ", ".join(kind.value for kind in AlertKind if kind is not AlertKind.OUTBOX_LAG)
+    kinds = ", ".join(ENGINE_KINDS)
     rules = [(path, kinds if path == "kind" else value) for path, value in _below(rows, "alerts.rules.<name>.")]
     return "\n".join(
         [

@@ -57,6 +57,12 @@ _HOMES = {
         "Config",
         "Section",
     ),
+    "rota.core.alert": (
+        "AlertKind",
+        "AlertRule",
+        "AlertSink",
+        "AlertUnit",
+    ),
     "rota.core.outcome": (
         "ScheduleOutcome",
         "TouchOutcome",
@@ -95,9 +101,12 @@ _HOMES = {
         "UserKeyConfig",
     ),
     "rota.part": (
+        "AlertContext",
         "Attention",
         "CheckResult",
         "HasHost",
+        "Measured",
+        "MeasuredKind",
         "Part",
         "PartHost",
     ),

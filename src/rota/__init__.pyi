@@ -28,6 +28,10 @@ from rota.app.tasks import UserIds as UserIds
 from rota.clock import Clock as Clock
 from rota.config import Config as Config
 from rota.config import Section as Section
+from rota.core.alert import AlertKind as AlertKind
+from rota.core.alert import AlertRule as AlertRule
+from rota.core.alert import AlertSink as AlertSink
+from rota.core.alert import AlertUnit as AlertUnit
 from rota.core.outcome import ScheduleOutcome as ScheduleOutcome
 from rota.core.outcome import TouchOutcome as TouchOutcome
 from rota.core.task import RunStatus as RunStatus
@@ -55,9 +59,12 @@ from rota.errors import UnknownTaskType as UnknownTaskType
 from rota.keys import IUserKeyBuilder as IUserKeyBuilder
 from rota.keys import UserKeyBuilder as UserKeyBuilder
 from rota.keys import UserKeyConfig as UserKeyConfig
+from rota.part import AlertContext as AlertContext
 from rota.part import Attention as Attention
 from rota.part import CheckResult as CheckResult
 from rota.part import HasHost as HasHost
+from rota.part import Measured as Measured
+from rota.part import MeasuredKind as MeasuredKind
 from rota.part import Part as Part
 from rota.part import PartHost as PartHost
 from rota.runtime import Discard as Discard

@@ -6,18 +6,23 @@ from rota.access import Role
 from rota.api.routing import routes_for
 from rota.cli.invocation import Cli, command, group
 from rota.config import Rule, Section, Setting
+from rota.core.alert import AlertUnit
 from rota.core.task_type import TriggerMode
 from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
-from rota.part import Attention, Part, PartHost
+from rota.part import AlertContext, Attention, Measured, MeasuredKind, Part, PartHost
 from rota.runtime.duty import Duty, DutyContext
 
 __all__ = [
+    "AlertContext",
+    "AlertUnit",
     "Attention",
     "Cli",
     "Duty",
     "DutyContext",
+    "Measured",
+    "MeasuredKind",
     "MenuEntry",
     "Page",
     "Pages",

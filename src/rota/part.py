@@ -1,7 +1,8 @@
 """A part: what plugs into Rota. Memory upkeep, scheduled agents and alerts are parts, and so is whatever you add.
 
 A part brings a name and whatever it likes of the rest: its own section of the configuration, task types with handlers,
-duties that run beside every worker, routes and pages of the service, commands, metrics, and what it keeps about a user.
+duties that run beside every worker, kinds of alerts, routes and pages of the service, commands, metrics, and what it
+keeps about a user.
 The faces collect the parts; nobody else needs to know of one.
 
     app = Rota("sqlite:///rota.db", parts=[Greeter()])
@@ -11,13 +12,16 @@ A part belongs to one host. `host` is there from `attach` on; whatever is asked 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from rota.clock import Clock, Instant
 from rota.config import Config, Section
+from rota.core.alert import AlertKind, AlertRule, AlertUnit
 from rota.core.task_type import TaskType, TriggerMode
+from rota.errors import InvalidConfig
 from rota.runtime.database_owner import DatabaseOwnership
 from rota.runtime.duty import Duty, DutyContext
 from rota.runtime.handler import HandlerFunction
@@ -34,7 +38,16 @@ if TYPE_CHECKING:
     from rota.dashboard.part import Pages
     from rota.database import Database
 
-__all__ = ["Attention", "CheckResult", "HasHost", "Part", "PartHost"]
+__all__ = [
+    "AlertContext",
+    "Attention",
+    "CheckResult",
+    "HasHost",
+    "Measured",
+    "MeasuredKind",
+    "Part",
+    "PartHost",
+]
 
 P = TypeVar("P", bound="Part")
 
@@ -51,6 +64,11 @@ class PartHost(Protocol):
     @property
     def declared(self) -> Mapping[str, TaskType]:
         """The types of this process."""
+        ...
+
+    @property
+    def parts(self) -> Mapping[str, Part]:
+        """Every part by its name, whether it is at work here or in another process."""
         ...
 
     @property
@@ -138,6 +156,52 @@ class CheckResult:
     advice: str = ""
 
 
+class Measured(NamedTuple):
+    """How much there is of what a kind looks at: of which subject, in the unit of the kind."""
+
+    subject: str
+    """A task type where the kind takes one; else what people call it, like `outbox`."""
+    amount: float
+    rule: str | None = None
+    """The rule that it was measured for, by its name; None if it is the same for every rule of the kind."""
+
+
+@dataclass(frozen=True)
+class AlertContext:
+    """What a kind is measured with: the open store, the open database, and the rules of the kind."""
+
+    store: Store
+    database: Database
+    rules: Sequence[AlertRule]
+
+
+_KIND_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredKind(AlertKind):
+    """A kind of alerts that a part brings. Holding it against the thresholds, and the telling, are not its business."""
+
+    unit: AlertUnit = AlertUnit.NUMBER
+    words: str
+    """What people are told when it fires, with {value}, {limit}, {subject} and {window} in their places."""
+    measure: Callable[[AlertContext], Awaitable[Iterable[Measured]]]
+    """How much there is now. A subject that it leaves out is gone. It is asked in each check interval, by one instance
+    at a time; if it raises or takes too long, its alerts stay as they are."""
+
+    def __post_init__(self) -> None:
+        # A mistake of whoever writes a part: said at once, not when it fires for the first time.
+        if not _KIND_NAME.fullmatch(self.name):
+            raise InvalidConfig(f"A kind of alerts cannot be called {self.name!r}. Use small letters, digits and '_'.")
+        try:
+            self.words.format(value="", limit="", subject="", window="")
+        except (LookupError, ValueError, AttributeError) as error:
+            raise InvalidConfig(
+                f"The words of the kind {self.name!r} cannot be filled in ({error!r})."
+                " Use {value}, {limit}, {subject} and {window}."
+            ) from None
+
+
 class Part:
     """One part. Each method has a default that brings nothing, so a part says only what it has."""
 
@@ -161,6 +225,11 @@ class Part:
 
     def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         """What runs beside every worker of a process that has it at work."""
+        return ()
+
+    def alert_kinds(self) -> Sequence[MeasuredKind]:
+        """What rules under `alerts` can look at because of it. Asked for before there is a host, too, since it decides
+        which rules a configuration may have; measured where the rules are looked at."""
         return ()
 
     # --- what the faces show ---

@@ -13,7 +13,7 @@ from rota.alerts.alert_store import AlertNotice
 from rota.alerts.delivery import MAX_TRIES, Delivered, Tried, back_off_ms
 from rota.alerts.reading import READ
 from rota.clock import SECOND, Instant
-from rota.core.alert import AlertKind
+from rota.core.alert import ENGINE_KINDS, EngineKind
 from rota.core.task import Identity
 from rota.errors import InvalidConfig, InvalidInput, WebhookFailed, WebhookRefused
 from rota.testing.faulty import FaultyStore
@@ -458,8 +458,8 @@ async def test_a_secret_that_cannot_sign_is_refused_at_the_start(scene: Scene) -
         AlertDuty(scene.store, scene.database, config, clock=scene.clock)
 
 
-def test_every_kind_has_a_reading_but_the_one_that_is_refused() -> None:
-    assert set(AlertKind) - set(READ) == {AlertKind.OUTBOX_LAG}
+def test_every_kind_of_the_engine_is_described_and_read() -> None:
+    assert set(EngineKind) == set(READ) == set(ENGINE_KINDS)
 
 
 async def test_reading_needs_nothing_but_a_database(scene: Scene) -> None:

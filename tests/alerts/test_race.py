@@ -15,14 +15,14 @@ from rota.alerts.alert_store import AlertStore
 from rota.alerts.duty import AlertCourier
 from rota.alerts.reading import Reading
 from rota.clock import MINUTE, SECOND
-from rota.core.alert import AlertChange, AlertKind, AlertRule, Known, step
+from rota.core.alert import AlertChange, AlertRule, EngineKind, Known, step
 from rota.database import Database
 from rota.runtime.health import Pulse
 from rota.testing import FakeClock
 
 HOLD = 30 * SECOND
 TURN = 20 * SECOND
-RULE = AlertRule(name="r", kind=AlertKind.DEAD_LETTERS, for_ms=HOLD, to=("there",))
+RULE = AlertRule(name="r", kind=EngineKind.DEAD_LETTERS, for_ms=HOLD, to=("there",))
 
 LOOKS = st.lists(st.tuples(st.sampled_from([5, 15, 25, 45]), st.booleans()), min_size=1, max_size=14)
 

@@ -6,7 +6,7 @@ from scene import Scene
 
 from rota.alerts.reading import Reading, measure
 from rota.clock import MINUTE
-from rota.core.alert import AlertKind, AlertRule
+from rota.core.alert import AlertRule, EngineKind
 from rota.core.history import of_run
 from rota.core.task import Activity, NewTask
 from rota.core.task_type import TriggerMode
@@ -14,7 +14,7 @@ from rota.stores.base import Beat, ClaimRequest
 from rota.triggers import Interval, encode_trigger
 
 
-async def read(scene: Scene, kind: AlertKind, **settings: object) -> dict[str, Reading]:
+async def read(scene: Scene, kind: EngineKind, **settings: object) -> dict[str, Reading]:
     rule = AlertRule(name="r", kind=kind, **settings)  # pyright: ignore[reportArgumentType] -- tests name real settings
     return {reading.subject: reading for reading in await measure(scene.store, [rule])}
 
@@ -32,31 +32,31 @@ async def test_failure_rate_needs_enough_runs_and_ignores_what_somebody_wanted(s
     await ran(scene, "bad", *[None] * 5, *["error"] * 5)
     await ran(scene, "few", *["error"] * 9)
     await ran(scene, "cancelled", *[None] * 10, *["cancelled"] * 30)
-    found = await read(scene, AlertKind.FAILURE_RATE, threshold=0.5)
+    found = await read(scene, EngineKind.FAILURE_RATE, threshold=0.5)
     assert {name for name, reading in found.items() if reading.holds} == {"bad"}
     assert found["bad"].value == "50%"
     assert "5 of 10 runs of bad failed within 5m" in found["bad"].summary
     scene.clock.advance("7m")
-    assert not (await read(scene, AlertKind.FAILURE_RATE))["bad"].holds
+    assert not (await read(scene, EngineKind.FAILURE_RATE))["bad"].holds
 
 
 async def test_queue_depth_as_a_share_and_as_a_number(scene: Scene) -> None:
     await scene.add_type(max_pending=10)
     await scene.store.schedule([NewTask(task_type="work", key=str(n)) for n in range(8)])
-    assert (await read(scene, AlertKind.QUEUE_DEPTH, threshold=0.8))["work"].holds
-    assert not (await read(scene, AlertKind.QUEUE_DEPTH, threshold=0.81))["work"].holds
-    assert (await read(scene, AlertKind.QUEUE_DEPTH, threshold=8.0))["work"].holds
-    assert not (await read(scene, AlertKind.QUEUE_DEPTH, threshold=9.0))["work"].holds
+    assert (await read(scene, EngineKind.QUEUE_DEPTH, threshold=0.8))["work"].holds
+    assert not (await read(scene, EngineKind.QUEUE_DEPTH, threshold=0.81))["work"].holds
+    assert (await read(scene, EngineKind.QUEUE_DEPTH, threshold=8.0))["work"].holds
+    assert not (await read(scene, EngineKind.QUEUE_DEPTH, threshold=9.0))["work"].holds
     await scene.store.override_type("work", {"max_pending": 100})
-    assert not (await read(scene, AlertKind.QUEUE_DEPTH, threshold=0.8))["work"].holds
+    assert not (await read(scene, EngineKind.QUEUE_DEPTH, threshold=0.8))["work"].holds
 
 
 async def test_oldest_pending_counts_from_the_due_time(scene: Scene) -> None:
     await scene.add_type()
     await scene.store.schedule([NewTask(task_type="work", key="k", scheduled_at=scene.clock.now() + 60 * MINUTE)])
-    assert not (await read(scene, AlertKind.OLDEST_PENDING, threshold=60.0))["work"].holds
+    assert not (await read(scene, EngineKind.OLDEST_PENDING, threshold=60.0))["work"].holds
     scene.clock.advance("62m")
-    reading = (await read(scene, AlertKind.OLDEST_PENDING, threshold=60.0))["work"]
+    reading = (await read(scene, EngineKind.OLDEST_PENDING, threshold=60.0))["work"]
     assert reading.holds
     assert reading.value == "2m"
 
@@ -65,36 +65,36 @@ async def test_dead_letters_of_one_type_or_of_all(scene: Scene) -> None:
     await scene.add_type()
     await scene.add_type("other")
     await scene.fail("u1", "u2")
-    assert {name: one.holds for name, one in (await read(scene, AlertKind.DEAD_LETTERS)).items()} == {
+    assert {name: one.holds for name, one in (await read(scene, EngineKind.DEAD_LETTERS)).items()} == {
         "work": True,
         "other": False,
     }
-    assert list(await read(scene, AlertKind.DEAD_LETTERS, type="other")) == ["other"]
-    assert not (await read(scene, AlertKind.DEAD_LETTERS, threshold=3.0))["work"].holds
+    assert list(await read(scene, EngineKind.DEAD_LETTERS, type="other")) == ["other"]
+    assert not (await read(scene, EngineKind.DEAD_LETTERS, threshold=3.0))["work"].holds
 
 
 async def test_missed_fires_are_those_that_nobody_ran(scene: Scene) -> None:
     await scene.add_type(trigger_mode=TriggerMode.ONCE)
     trigger = encode_trigger(Interval(MINUTE, anchor_at=scene.clock.now()))
     await scene.store.schedule([NewTask(task_type="work", key="series", trigger=trigger)])
-    assert not (await read(scene, AlertKind.MISSED_FIRES))["work"].holds
+    assert not (await read(scene, EngineKind.MISSED_FIRES))["work"].holds
     scene.clock.advance("10m30s")
     await scene.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000))
-    reading = (await read(scene, AlertKind.MISSED_FIRES))["work"]
+    reading = (await read(scene, EngineKind.MISSED_FIRES))["work"]
     assert reading.holds
     assert reading.value == "9"
     scene.clock.advance("6m")
-    assert not (await read(scene, AlertKind.MISSED_FIRES))["work"].holds
+    assert not (await read(scene, EngineKind.MISSED_FIRES))["work"].holds
 
 
 async def test_an_open_breaker_is_a_user_who_is_refused(scene: Scene) -> None:
     await scene.add_type(max_retries=1)
     await scene.fail("u1")
-    assert (await read(scene, AlertKind.BREAKER_OPEN))["work"].holds
+    assert (await read(scene, EngineKind.BREAKER_OPEN))["work"].holds
     activity = Activity(task_type="work", key="u1", user_id="u1")
     assert (await scene.store.touch([activity]))[0].outcome == "blocked"
     await scene.store.reset_breaker([activity.identity])
-    assert not (await read(scene, AlertKind.BREAKER_OPEN))["work"].holds
+    assert not (await read(scene, EngineKind.BREAKER_OPEN))["work"].holds
 
 
 async def test_an_instance_is_lost_when_it_falls_silent_without_a_goodbye(scene: Scene) -> None:
@@ -102,8 +102,8 @@ async def test_an_instance_is_lost_when_it_falls_silent_without_a_goodbye(scene:
     await scene.store.tick(Beat(instance="here", types=("work",)))
     await scene.store.tick(Beat(instance="polite", types=("work",)))
     await scene.store.leave("polite")
-    assert not (await read(scene, AlertKind.INSTANCE_LOST))["here"].holds
+    assert not (await read(scene, EngineKind.INSTANCE_LOST))["here"].holds
     scene.clock.advance("61s")
-    found = await read(scene, AlertKind.INSTANCE_LOST)
+    found = await read(scene, EngineKind.INSTANCE_LOST)
     assert {name: one.holds for name, one in found.items()} == {"here": True}
-    assert await read(scene, AlertKind.INSTANCE_LOST, type="another") == {}
+    assert await read(scene, EngineKind.INSTANCE_LOST, type="another") == {}

@@ -206,6 +206,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "revoke_token": Call("DELETE", "/api/tokens/{id}", action="token.revoke", prepare=a_token),
     "list_audit": Call("GET", "/api/audit"),
     "list_alerts": Call("GET", "/api/alerts"),
+    "list_alert_kinds": Call("GET", "/api/alerts/kinds"),
     "list_agents": Call("GET", "/api/agents/schedules", prepare=an_agent),
     "get_agent": Call("GET", "/api/agents/schedules/{agent}", prepare=an_agent),
     "list_agent_runs": Call("GET", "/api/agents/schedules/{agent}/runs", prepare=an_agent),

@@ -12,7 +12,7 @@ from rota.alerts.section import ALERTS_SECTION
 from rota.app.settings import BUILT_IN_SECTIONS
 from rota.config import Setting
 from rota.config.settings import ENGINE_SETTINGS
-from rota.core.alert import AlertKind, AlertRule, AlertSink
+from rota.core.alert import AlertRule, AlertSink, EngineKind
 from rota.errors import InvalidConfig
 
 FULL = """
@@ -62,7 +62,7 @@ def test_all_sections_of_a_file(tmp_path: Path) -> None:
     assert ALERTS_SECTION.of(config).sinks["pager"] == AlertSink(name="pager", command=("/usr/bin/page", "--urgent"))
     assert ALERTS_SECTION.of(config).rules["slow"] == AlertRule(
         name="slow",
-        kind=AlertKind.OLDEST_PENDING,
+        kind=EngineKind.OLDEST_PENDING,
         type="work",
         threshold=600.0,
         for_ms=120_000,

@@ -13,8 +13,12 @@ _HOMES = {
     ),
     "rota.alerts.duty": (
         "AlertDuty",
-        "rules_of",
         "try_sink",
+    ),
+    "rota.alerts.kinds": (
+        "kinds_of",
+        "rules_of",
+        "shown_kinds",
     ),
 }
 

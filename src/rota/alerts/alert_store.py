@@ -7,7 +7,7 @@ not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, exists, select
@@ -46,30 +46,44 @@ class AlertStore:
     """The writing side, as one instance uses it."""
 
     def __init__(self, database: Database, instance: str) -> None:
-        self._database = database
+        self.database = database
         self.turn = DatabaseLease(database, "alerts", instance)
         """Whose turn it is to look."""
 
     def _now(self, connection: Connection) -> Instant:
-        return self._database.backend.dialect.now(connection)
+        return self.database.backend.dialect.now(connection)
 
     # --- steps ---
 
     async def apply(
-        self, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
+        self,
+        readings: Sequence[Reading],
+        rules: Mapping[str, AlertRule],
+        gap_ms: Millis,
+        unmeasured: Collection[str] = (),
     ) -> list[AlertNotice]:
-        """Make every rule's step; what began to fire and what was resolved by it. Nothing if the turn is over."""
-        return await self._database.write(lambda connection: self._apply(connection, readings, rules, gap_ms))
+        """Make every rule's step; what began to fire and what was resolved by it. Nothing if the turn is over.
+
+        Of the rules that are `unmeasured`, by their names, nobody knows how it is: they stay as they are.
+        """
+        return await self.database.write(
+            lambda connection: self._apply(connection, readings, rules, gap_ms, unmeasured)
+        )
 
     def _apply(
-        self, connection: Connection, readings: Sequence[Reading], rules: Mapping[str, AlertRule], gap_ms: Millis
+        self,
+        connection: Connection,
+        readings: Sequence[Reading],
+        rules: Mapping[str, AlertRule],
+        gap_ms: Millis,
+        unmeasured: Collection[str],
     ) -> list[AlertNotice]:
         if not self.turn.is_mine(connection):
             return []
         now = self._now(connection)
         # A version before this one keeps its turn in a row without a rule.
         rows = connection.execute(select(states).where(states.c.rule != "")).all()
-        known = {(str(row.rule), str(row.subject)): row for row in rows}
+        known = {(str(row.rule), str(row.subject)): row for row in rows if row.rule not in unmeasured}
         seen = [*readings, *_gone(known, readings, rules, now)]
         notices: list[AlertNotice] = []
         for reading in seen:
@@ -102,7 +116,7 @@ class AlertStore:
     async def undelivered(self, limit: int = MOST_OPEN) -> tuple[Instant, list[AlertNotice]]:
         """What is still to be told, oldest first, with the database's time."""
         query = select(history).where(history.c.delivered.startswith(OPEN, autoescape=True)).order_by(history.c.id)
-        return await self._database.read(
+        return await self.database.read(
             lambda connection: (self._now(connection), [*map(_notice, connection.execute(query.limit(limit)))])
         )
 
@@ -114,7 +128,7 @@ class AlertStore:
             held = notice._replace(delivered=notice.delivered.held_until(now + hold_ms))
             return (now, held) if _exchange(connection, notice, held) else None
 
-        return await self._database.write(acquire)
+        return await self.database.write(acquire)
 
     async def record_outcomes(self, held: AlertNotice, outcomes: Mapping[str, Tried]) -> Delivered | None:
         """Write what became of it, and give it back; None if somebody else has taken it on meanwhile."""
@@ -123,7 +137,7 @@ class AlertStore:
             delivered = held.delivered.after(outcomes, self._now(connection))
             return delivered if _exchange(connection, held, held._replace(delivered=delivered)) else None
 
-        return await self._database.write(record)
+        return await self.database.write(record)
 
     async def prune(self) -> int:
         """Forget what is too old; how much that was. When something began that fires still is not forgotten."""
@@ -133,7 +147,7 @@ class AlertStore:
             old = history.c.at < self._now(connection) - KEPT_MS
             return connection.execute(history.delete().where(old, ~still)).rowcount
 
-        return await self._database.write(forget)
+        return await self.database.write(forget)
 
 
 def _is_at(place: tuple[str, str]) -> Any:

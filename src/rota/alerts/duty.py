@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.alerts.alert_store import AlertNotice, AlertStore
 from rota.alerts.delivery import Delivered, Tried
-from rota.alerts.reading import measure
+from rota.alerts.kinds import kinds_of, look_at, rules_of
 from rota.alerts.section import ALERTS_SECTION
 from rota.alerts.sinks import Sink, make_sinks
 from rota.clock import MINUTE, SECOND, Clock, Instant, Millis
 from rota.config import Config
-from rota.core.alert import BUILT_IN, AlertChange, AlertRule
+from rota.core.alert import ENGINE_KINDS, AlertChange, AlertKind
 from rota.core.task_type import did_you_mean
 from rota.database import Database
 from rota.errors import InvalidConfig, InvalidInput, WebhookRefused
@@ -33,7 +33,7 @@ from rota.runtime.health import Pulse
 from rota.stores.base import Store
 from rota.webhooks import Webhooks
 
-__all__ = ["AlertCourier", "AlertDuty", "CourierReport", "WatchReport", "make_duties", "rules_of", "try_sink"]
+__all__ = ["AlertCourier", "AlertDuty", "CourierReport", "WatchReport", "make_duties", "try_sink"]
 
 HOLD_MS: Final[Millis] = 30 * SECOND
 """For so long a notice is its courier's: longer than any sink may take."""
@@ -48,12 +48,6 @@ OpenAlertStore = Callable[[], Awaitable[AlertStore | None]]
 """Gives the alerts of the database; None where nobody wants one."""
 
 log = get_logger("rota.alerts")
-
-
-def rules_of(config: Config) -> dict[str, AlertRule]:
-    """The rules that count: those of the configuration over the built-in ones."""
-    alerts = ALERTS_SECTION.of(config)
-    return {**(BUILT_IN if alerts.defaults else {}), **alerts.rules}
 
 
 def _sinks_of(config: Config) -> dict[str, Sink]:
@@ -89,7 +83,8 @@ class _Watch(Duty[WatchReport]):
         self,
         store: Store,
         alert_store: OpenAlertStore,
-        rules: Mapping[str, AlertRule],
+        config: Config,
+        kinds: Mapping[str, AlertKind],
         *,
         check_ms: Millis,
         on_change: Callable[[], None],
@@ -99,26 +94,48 @@ class _Watch(Duty[WatchReport]):
         super().__init__(pulse, chance)
         self._store = store
         self._open = alert_store
-        self._rules = rules
+        self._kinds = kinds
+        self._rules = rules_of(config, kinds)
         self._check_ms = check_ms
         self._on_change = on_change
         self._looks = 0
         self._has_turn = False
+        self._failed: Counter[str] = Counter()
+        """How often in a row a kind could not be measured."""
 
     async def run_once(self, now: Instant | None = None) -> WatchReport:
         alert_store = await self._open()
         if alert_store is None or not await alert_store.turn.take(3 * self._check_ms):
+            self._note_failures({})  # whoever has the turn knows more
             return WatchReport(was_ours=False)
         self._has_turn = True
-        readings = await measure(self._store, list(self._rules.values()))
+        # A part that takes longer would cost everybody the turn.
+        patience = 2 * self._check_ms / SECOND
+        look = await look_at(self._rules.values(), self._kinds, self._store, alert_store.database, seconds=patience)
         # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
-        notices = await alert_store.apply(readings, self._rules, gap_ms=3 * self._check_ms + MINUTE)
+        notices = await alert_store.apply(
+            look.readings, self._rules, gap_ms=3 * self._check_ms + MINUTE, unmeasured=look.unmeasured
+        )
         if notices:
             self._on_change()
         self._looks += 1
         if self._looks % _PRUNE_EVERY == 1:
             await alert_store.prune()
+        self._note_failures(look.failures)
         return WatchReport(was_ours=True, changes=len(notices))
+
+    def _note_failures(self, failures: Mapping[str, Exception]) -> None:
+        """The health is red for as long as a kind cannot be measured, and the log says so now and then. The look itself
+        has not failed: the next one comes when it is due."""
+        for kind in self._failed.keys() - failures.keys():
+            self._pulse.good(f"alert kind {kind}")
+            del self._failed[kind]
+        for kind, error in failures.items():
+            self._failed[kind] += 1
+            self._pulse.bad(f"alert kind {kind}", error)
+            times = self._failed[kind]
+            if times & (times - 1) == 0:
+                log.error("alert kind not measured", kind=kind, failures=times, exc_info=error)
 
     def pause_after(self, report: WatchReport) -> float:
         return self._check_ms / SECOND
@@ -258,22 +275,31 @@ def make_duties(host: PartHost, context: DutyContext) -> list[Duty[Any]]:
             alert_store = AlertStore(await host.database(), context.instance)
         return alert_store
 
-    return list(_make(context.store, open_alert_store, host.config, context.pulse, context.chance))
+    kinds = kinds_of(host.parts.values())
+    return list(_make(context.store, open_alert_store, host.config, kinds, context.pulse, context.chance))
 
 
 def _make(
-    store: Store, alert_store: OpenAlertStore, config: Config, pulse: Pulse, chance: Callable[[], float]
+    store: Store,
+    alert_store: OpenAlertStore,
+    config: Config,
+    kinds: Mapping[str, AlertKind],
+    pulse: Pulse,
+    chance: Callable[[], float],
 ) -> tuple[_Watch, AlertCourier]:
     check_ms = ALERTS_SECTION.of(config).check_ms
     courier = AlertCourier(alert_store, _sinks_of(config), check_ms=check_ms, pulse=pulse, chance=chance)
     watch = _Watch(
-        store, alert_store, rules_of(config), check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance
+        store, alert_store, config, kinds, check_ms=check_ms, on_change=courier.wake, pulse=pulse, chance=chance
     )
     return watch, courier
 
 
 class AlertDuty:
-    """Looks at the rules and tells the sinks without a worker, until stopped. Store and database stay open."""
+    """Looks at the rules and tells the sinks without a worker, until stopped. Store and database stay open.
+
+    `kinds` are all that its rules may be of (`kinds_of(app.host.parts.values())`): the engine's, unless said.
+    """
 
     def __init__(
         self,
@@ -284,15 +310,16 @@ class AlertDuty:
         clock: Clock,
         chance: Callable[[], float] = random.random,
         instance: str | None = None,
+        kinds: Mapping[str, AlertKind] = ENGINE_KINDS,
     ) -> None:
-        self.rules = rules_of(config)
+        self.rules = rules_of(config, kinds)
         self.pulse = Pulse(clock)
         self.alert_store = AlertStore(database, instance or uuid.uuid4().hex)
 
         async def open_alert_store() -> AlertStore:
             return self.alert_store
 
-        self.watch, self.courier = _make(store, open_alert_store, config, self.pulse, chance)
+        self.watch, self.courier = _make(store, open_alert_store, config, kinds, self.pulse, chance)
 
     async def run(self) -> None:
         """Until stopped or cancelled. Whatever fails is logged and tried again."""

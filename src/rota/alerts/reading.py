@@ -1,4 +1,4 @@
-"""What the rules look at, measured: a few reads of kept figures, never a scan.
+"""What the rules of the engine's own kinds look at, measured: a few reads of kept figures, never a scan.
 
 Only what the rules need is read. The store's clock counts, since it is the store's times that are compared.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rota.clock import SECOND, Instant, format_duration
-from rota.core.alert import AlertKind, AlertRule
+from rota.core.alert import AlertRule, EngineKind
 from rota.core.history import Resolution, Slice, failed_in, set_aside_in
 from rota.core.lifecycle import breaker_is_open
 from rota.core.liveness import silent_ms
@@ -60,20 +60,20 @@ async def measure(store: Store, rules: Sequence[AlertRule]) -> list[Reading]:
 
 async def _look(store: Store, rules: Sequence[AlertRule]) -> _Picture:
     kinds = {rule.kind for rule in rules}
-    windows = [rule.window_ms for rule in rules if rule.kind is AlertKind.FAILURE_RATE]
+    windows = [rule.window_ms for rule in rules if rule.kind == EngineKind.FAILURE_RATE]
     now, records, counts = await asyncio.gather(store.now(), store.list_types(), store.counts())
     by_name = {record.task_type.name: record for record in records}
     return _Picture(
         now=now,
         records=by_name,
         counts=counts,
-        heads=await store.next_due_by_type() if AlertKind.OLDEST_PENDING in kinds else {},
+        heads=await store.next_due_by_type() if EngineKind.OLDEST_PENDING in kinds else {},
         slices=await store.history(Resolution.MINUTE, Resolution.MINUTE.start_of(now - max(windows)))
         if windows
         else [],
-        missed=await _missed(store) if AlertKind.MISSED_FIRES in kinds else [],
-        blocked=await _blocked(store, by_name, counts, now) if AlertKind.BREAKER_OPEN in kinds else {},
-        instances=await store.instances() if AlertKind.INSTANCE_LOST in kinds else [],
+        missed=await _missed(store) if EngineKind.MISSED_FIRES in kinds else [],
+        blocked=await _blocked(store, by_name, counts, now) if EngineKind.BREAKER_OPEN in kinds else {},
+        instances=await store.instances() if EngineKind.INSTANCE_LOST in kinds else [],
     )
 
 
@@ -211,12 +211,12 @@ def _instance_lost(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
         )
 
 
-READ: Final[Mapping[AlertKind, Callable[[AlertRule, _Picture], Iterator[Reading]]]] = {
-    AlertKind.FAILURE_RATE: _failure_rate,
-    AlertKind.QUEUE_DEPTH: _queue_depth,
-    AlertKind.OLDEST_PENDING: _oldest_pending,
-    AlertKind.DEAD_LETTERS: _dead_letters,
-    AlertKind.MISSED_FIRES: _missed_fires,
-    AlertKind.BREAKER_OPEN: _breaker_open,
-    AlertKind.INSTANCE_LOST: _instance_lost,
+READ: Final[Mapping[str, Callable[[AlertRule, _Picture], Iterator[Reading]]]] = {
+    EngineKind.FAILURE_RATE: _failure_rate,
+    EngineKind.QUEUE_DEPTH: _queue_depth,
+    EngineKind.OLDEST_PENDING: _oldest_pending,
+    EngineKind.DEAD_LETTERS: _dead_letters,
+    EngineKind.MISSED_FIRES: _missed_fires,
+    EngineKind.BREAKER_OPEN: _breaker_open,
+    EngineKind.INSTANCE_LOST: _instance_lost,
 }

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from rota.app.rota import Rota
-from rota.app.views import SET_ASIDE, failed_in, is_alive, set_aside_in, state_of
+from rota.app.views import SET_ASIDE, failed_in, failure_rate, is_alive, set_aside_in, state_of
 from rota.clock import HOUR, MINUTE, Instant, Millis, isoformat
 from rota.core.history import Resolution, Slice, percentile
 from rota.core.liveness import silent_ms
@@ -94,7 +94,7 @@ class TypeView:
 
     @property
     def failure_rate(self) -> float:
-        return round(self.failures / self.runs, 4) if self.runs else 0.0
+        return failure_rate(self.failures, self.runs)
 
     def to_dict(self) -> dict[str, object]:
         return {**vars(self), "next_due_at": isoformat(self.next_due_at), "failure_rate": self.failure_rate}
@@ -432,4 +432,4 @@ def _durations(slices: Sequence[Slice]) -> dict[str, object]:
 
 def _failure_share(slices: Sequence[Slice]) -> dict[str, object]:
     total, failed = sum(piece.runs for piece in slices), sum(map(failed_in, slices))
-    return {"total": total, "failures": failed, "failure_rate": round(failed / total, 4) if total else 0.0}
+    return {"total": total, "failures": failed, "failure_rate": failure_rate(failed, total)}

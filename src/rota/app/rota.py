@@ -41,7 +41,7 @@ from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
 from rota.app.views import SWITCHES, choice
 from rota.clock import Clock, Instant, parse_duration
-from rota.config import Config, Section
+from rota.config import Config
 from rota.core.task import NewTask, RunStatus
 from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode
 from rota.errors import InvalidConfig, InvalidInput
@@ -178,8 +178,7 @@ class Rota(SchedulerInterface):
         **flags: object,
     ) -> None:
         parts = tuple(parts)
-        sections = [part.section for part in parts if part.section is not None]
-        config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags, sections)
+        config = _config(source, {**flags, "store": store} if isinstance(store, str) else flags, parts)
         engine = store if isinstance(store, Store) else config.store_url
         self._serve(Host(engine, config, clock=clock, parts=parts))
 
@@ -514,8 +513,10 @@ def _either(settings: TypeSettings, setting: str, alias: str, value: object, dec
 def _config(
     source: str | Path | Mapping[str, object] | Config | None,
     flags: Mapping[str, object],
-    sections: Sequence[Section[Any]],
+    parts: Sequence[Part],
 ) -> Config:
+    sections = [part.section for part in parts if part.section is not None]
+    alert_kinds = [kind for part in parts for kind in part.alert_kinds()]
     if isinstance(source, Config):
         if flags:
             raise InvalidInput(f"Rota was given a Config and {', '.join(flags)}. Put them into the Config.")
@@ -523,7 +524,7 @@ def _config(
     if isinstance(source, str) and "://" in source:
         if flags.get("store") is not None:
             raise InvalidInput("Rota was given two stores: a URL and store=... Give one of them.")
-        return load_config(None, flags={**flags, "store": source}, sections=sections)
+        return load_config(None, flags={**flags, "store": source}, sections=sections, alert_kinds=alert_kinds)
     if isinstance(source, str) and Path(source).suffix in (".db", ".sqlite", ".sqlite3"):
         raise InvalidConfig(f"Rota was given {source!r}, which is no URL. Write it as 'sqlite:///{source}'.")
     if source is not None and not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] -- not every caller is typed
@@ -531,4 +532,4 @@ def _config(
             f"Rota was given {source!r}, which is no configuration. Give a store's URL, the path of a YAML file,"
             " or a mapping."
         )
-    return load_config(source, flags=flags, sections=sections)
+    return load_config(source, flags=flags, sections=sections, alert_kinds=alert_kinds)

@@ -28,6 +28,7 @@ __all__ = [
     "alive",
     "choice",
     "failed_in",
+    "failure_rate",
     "filters_of",
     "is_alive",
     "is_filtered",
@@ -132,6 +133,15 @@ SWITCHES: Final[Mapping[str, Mapping[str, object]]] = {
 }
 """The operator's verbs, and the overrides that each of them sets (None takes one back). Enabling takes a `disable`
 back, and overrules no configuration; thawing ends a drain, too."""
+
+
+def failure_rate(failures: int, runs: int) -> float:
+    """The share of failures among all runs, as it is shown beside their number.
+
+    What was set aside is among those runs. A rule about failures leaves it out, so that nobody is woken or kept asleep
+    by what somebody wanted.
+    """
+    return round(failures / runs, 4) if runs else 0.0
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

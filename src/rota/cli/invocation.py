@@ -91,8 +91,9 @@ class Cli:
         # ROTA_DEBUG is for `main`, not a setting that somebody misspelt.
         environ = {name: value for name, value in os.environ.items() if name != "ROTA_DEBUG"}
         sections = [part.section for part in own_parts() if part.section is not None]
+        kinds = [kind for part in own_parts() for kind in part.alert_kinds()]
         flags = {"store": self.options.store, **flags}
-        return load_config(self.options.config, environ=environ, flags=flags, sections=sections)
+        return load_config(self.options.config, environ=environ, flags=flags, sections=sections, alert_kinds=kinds)
 
     def warn(self, config: Config) -> None:
         """Show what the configuration warns of."""

@@ -1,4 +1,7 @@
-"""Alerts, as rules and as a law: what is looked at, and when a condition that comes and goes is worth a word.
+"""Alerts, as kinds, rules and a law: what can be looked at, what is, and when a condition is worth a word.
+
+Kinds are an open set. Those of the engine are described here and read in `rota.alerts.reading`; a part brings more,
+each with its measure (`Part.alert_kinds`). A rule names its kind, and whoever loads a rule says which kinds there are.
 
 A condition must hold for a rule's hold time before it fires, and must be gone for as long before it is resolved, so
 one that flaps says nothing new. Firing and resolved therefore alternate, whatever the condition does. The law is pure:
@@ -7,25 +10,32 @@ time is an argument, and so is what was known before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from rota.clock import DAY, MINUTE, SECOND, Instant, Millis
+from rota.clock import DAY, MINUTE, SECOND, Instant, Millis, format_duration
+from rota.errors import InvalidConfig
 
 __all__ = [
     "BUILT_IN",
-    "DEFAULT_THRESHOLD",
+    "ENGINE_KINDS",
     "LOG",
+    "NOT_YET",
     "AlertChange",
     "AlertKind",
     "AlertRule",
     "AlertSink",
     "AlertState",
     "AlertStep",
+    "AlertUnit",
+    "EngineKind",
     "Known",
+    "all_kinds",
     "step",
 ]
 
@@ -33,44 +43,134 @@ LOG: Final = "log"
 """The sink that is always there."""
 
 
-class AlertKind(StrEnum):
-    """What a rule looks at."""
+class AlertUnit(StrEnum):
+    """What the threshold of a kind is counted in."""
+
+    NUMBER = "number"
+    SHARE = "share"
+    """0 to 1; people write 20%."""
+    SECONDS = "seconds"
+    """People write 10m."""
+    SHARE_OR_NUMBER = "share or number"
+    """Up to 1 a share, above that a number."""
+
+    def shown(self, amount: float) -> str:
+        """An amount as people read it."""
+        if self is AlertUnit.SECONDS:
+            return format_duration(round(amount) * SECOND)
+        if self is AlertUnit.SHARE or (self is AlertUnit.SHARE_OR_NUMBER and amount <= 1):
+            return f"{amount:.0%}"
+        return f"{amount:,.0f}" if float(amount).is_integer() else f"{amount:,.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertKind:
+    """What rules can look at."""
+
+    name: str
+    about: str
+    """What it looks at, for people: the end of the sentence "A rule of this kind looks at ..."."""
+    unit: AlertUnit
+    usual: float
+    """The threshold of a rule that says none."""
+    fires_below: bool = False
+    """Whether less than the threshold is what fires; else it is the threshold, and more."""
+    takes_type: bool = False
+    """Whether its subjects are task types, or belong to one, so that a rule may name one `type`."""
+
+    def completed(self, rule: AlertRule) -> AlertRule:
+        """A rule with the usual threshold, if it says none."""
+        return replace(rule, threshold=self.usual) if rule.threshold is None else rule
+
+    def problems(self, rule: AlertRule) -> list[tuple[str, str]]:
+        """What of a rule of this kind is impossible: the setting, and what to do."""
+        found: list[tuple[str, str]] = []
+        limit = self.completed(rule).limit
+        if not 0 < limit <= 1e12:
+            found.append(("threshold", "Use a number above 0."))
+        elif self.unit is AlertUnit.SHARE and limit > 1:
+            words = f"{'An' if self.name[0] in 'aeiou' else 'A'} {self.name.replace('_', ' ')}"
+            found.append(("threshold", f"{words} is a share: use 0.01 to 1, or a percentage like '20%'."))
+        if rule.type is not None and not self.takes_type:
+            found.append(("type", f"A rule of the kind {self.name!r} is about no task type. Take it out."))
+        return found
+
+
+class EngineKind(StrEnum):
+    """The names of the engine's own kinds."""
 
     FAILURE_RATE = "failure_rate"
-    """The share of runs within the window that were no success."""
     QUEUE_DEPTH = "queue_depth"
-    """Pending tasks of a type: up to 1 a share of its max_pending, above that a number of tasks."""
     OLDEST_PENDING = "oldest_pending"
-    """How many seconds the first pending task of a type is overdue."""
     DEAD_LETTERS = "dead_letters"
-    """Failed tasks of a type that wait for somebody to look."""
     MISSED_FIRES = "missed_fires"
-    """Nominal fires within the window that were not run."""
     BREAKER_OPEN = "breaker_open"
-    """Users of a type whose activity is refused because their tasks failed too often."""
     INSTANCE_LOST = "instance_lost"
-    """Seconds since an instance, which has not said goodbye, gave its last sign of life."""
-    OUTBOX_LAG = "outbox_lag"
-    """Events that wait to be sent."""
 
 
-DEFAULT_THRESHOLD: Final[Mapping[AlertKind, float]] = {
-    AlertKind.FAILURE_RATE: 0.5,
-    AlertKind.QUEUE_DEPTH: 0.8,
-    AlertKind.OLDEST_PENDING: 600.0,
-    AlertKind.DEAD_LETTERS: 1.0,
-    AlertKind.MISSED_FIRES: 1.0,
-    AlertKind.BREAKER_OPEN: 1.0,
-    AlertKind.INSTANCE_LOST: 60.0,
-    AlertKind.OUTBOX_LAG: 1_000.0,
+def _engine(name: EngineKind, usual: float, unit: AlertUnit, about: str) -> AlertKind:
+    return AlertKind(name=name.value, about=about, unit=unit, usual=usual, takes_type=True)
+
+
+ENGINE_KINDS: Final[Mapping[str, AlertKind]] = {
+    kind.name: kind
+    for kind in (
+        _engine(
+            EngineKind.FAILURE_RATE,
+            0.5,
+            AlertUnit.SHARE,
+            "the share of runs within `window` that failed, if there were `at_least` so many; cancelled and discarded"
+            " ones do not count",
+        ),
+        _engine(
+            EngineKind.QUEUE_DEPTH,
+            0.8,
+            AlertUnit.SHARE_OR_NUMBER,
+            "pending tasks; up to 1 a share of `max_pending`, above that a number",
+        ),
+        _engine(EngineKind.OLDEST_PENDING, 600.0, AlertUnit.SECONDS, "how long the first pending task is overdue"),
+        _engine(EngineKind.DEAD_LETTERS, 1.0, AlertUnit.NUMBER, "failed tasks that wait for somebody to look"),
+        _engine(
+            EngineKind.MISSED_FIRES,
+            1.0,
+            AlertUnit.NUMBER,
+            "nominal fires within `window` that were not run, because nobody was there or the last run was still going"
+            " on (the newest 200 records are looked at)",
+        ),
+        _engine(
+            EngineKind.BREAKER_OPEN,
+            1.0,
+            AlertUnit.NUMBER,
+            "users whose activity is refused because their tasks failed too often (up to 50 a type are counted)",
+        ),
+        _engine(
+            EngineKind.INSTANCE_LOST, 60.0, AlertUnit.SECONDS, "how long an instance has been silent without a goodbye"
+        ),
+    )
 }
+"""What the engine can be asked about; `rota.alerts.reading` reads it."""
+
+NOT_YET: Final[Mapping[str, str]] = {
+    "outbox_lag": "There is no outbox in this version, so nothing of it can lag: the kind comes with events."
+    " Take the rule out.",
+}
+"""Kinds that are spoken of and that nobody measures yet, each with what to say. One that a part brings is known."""
+
+
+def all_kinds(more: Iterable[AlertKind] = ()) -> dict[str, AlertKind]:
+    """The engine's kinds and those of parts, by their names."""
+    kinds = dict(ENGINE_KINDS)
+    for kind in more:
+        if kinds.setdefault(kind.name, kind) is not kind:
+            raise InvalidConfig(f"Two kinds of alerts are called {kind.name!r}. Call the one of your part otherwise.")
+    return kinds
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule. `to` names sinks; `type` is one task type, or None for each of them."""
 
     name: str
-    kind: AlertKind
+    kind: str
     type: str | None = None
     threshold: float | None = None
     for_ms: Millis = MINUTE
@@ -81,18 +181,15 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> float:
-        """The threshold, or what is usual for the kind."""
-        return DEFAULT_THRESHOLD[self.kind] if self.threshold is None else self.threshold
+        """The threshold, or what is usual for the engine's kind. A rule of a part's kind is completed by that kind."""
+        return ENGINE_KINDS[self.kind].usual if self.threshold is None else self.threshold
 
-    def problems(self, sinks: Mapping[str, AlertSink]) -> list[tuple[str, str]]:
+    def problems(self, sinks: Mapping[str, AlertSink], kinds: Mapping[str, AlertKind]) -> list[tuple[str, str]]:
         """What is impossible in it: the setting, and what to do."""
-        found: list[tuple[str, str]] = []
-        if self.kind is AlertKind.OUTBOX_LAG:
-            found.append(("kind", "There is no outbox in this version, so nothing of it can lag. Take the rule out."))
-        if not 0 < self.limit <= 1e12:
-            found.append(("threshold", "Use a number above 0."))
-        elif self.kind is AlertKind.FAILURE_RATE and self.limit > 1:
-            found.append(("threshold", "A failure rate is a share: use 0.01 to 1, or a percentage like '20%'."))
+        if self.kind in kinds:
+            found = kinds[self.kind].problems(self)
+        else:
+            found = [("kind", NOT_YET.get(self.kind) or f"Nobody brings the kind {self.kind!r}.")]
         if not 0 <= self.for_ms <= DAY:
             found.append(("for", "Use 0s to 1d."))
         if not MINUTE <= self.window_ms <= DAY:
@@ -144,13 +241,13 @@ def _names(sinks: Mapping[str, AlertSink]) -> str:
 BUILT_IN: Final[Mapping[str, AlertRule]] = {
     rule.name: rule
     for rule in (
-        AlertRule(name="many_failures", kind=AlertKind.FAILURE_RATE),
-        AlertRule(name="queue_nearly_full", kind=AlertKind.QUEUE_DEPTH),
-        AlertRule(name="late", kind=AlertKind.OLDEST_PENDING, for_ms=2 * MINUTE),
-        AlertRule(name="dead_letters", kind=AlertKind.DEAD_LETTERS, for_ms=0),
-        AlertRule(name="missed_fires", kind=AlertKind.MISSED_FIRES, for_ms=0),
-        AlertRule(name="breaker_open", kind=AlertKind.BREAKER_OPEN, for_ms=0),
-        AlertRule(name="instance_lost", kind=AlertKind.INSTANCE_LOST, for_ms=15 * SECOND),
+        AlertRule(name="many_failures", kind=EngineKind.FAILURE_RATE),
+        AlertRule(name="queue_nearly_full", kind=EngineKind.QUEUE_DEPTH),
+        AlertRule(name="late", kind=EngineKind.OLDEST_PENDING, for_ms=2 * MINUTE),
+        AlertRule(name="dead_letters", kind=EngineKind.DEAD_LETTERS, for_ms=0),
+        AlertRule(name="missed_fires", kind=EngineKind.MISSED_FIRES, for_ms=0),
+        AlertRule(name="breaker_open", kind=EngineKind.BREAKER_OPEN, for_ms=0),
+        AlertRule(name="instance_lost", kind=EngineKind.INSTANCE_LOST, for_ms=15 * SECOND),
     )
 }
 """The rules that stand as long as nobody says otherwise; they go to the log."""

@@ -1,4 +1,4 @@
-"""`rota alert`: what fires now, what has fired, and whether a sink can be reached."""
+"""`rota alert`: what fires now, what has fired, what rules can look at, and whether a sink can be reached."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ _HISTORY: Final = (
     Column("VALUE", "value"),
     Column("SUMMARY", "summary"),
 )
+_KINDS: Final = (
+    Column("KIND", "kind"),
+    Column("THRESHOLD", "threshold"),
+    Column("LOOKS AT", "about"),
+)
 
 
 async def ls(cli: Cli, watch: WatchOption = False) -> None:
@@ -55,6 +60,14 @@ async def history(cli: Cli, limit: LimitOption = DEFAULT_PAGE, cursor: CursorOpt
     cli.output.page(items, _HISTORY, cursor=page.cursor, empty="Nothing has fired. `rota up` looks at the rules.")
 
 
+def kinds(cli: Cli) -> None:
+    """List what rules can look at, with the threshold of a rule that says none."""
+    from rota.alerts import shown_kinds
+    from rota.cli.parts import known_parts
+
+    cli.output.page(shown_kinds(known_parts()), _KINDS, empty="")
+
+
 async def try_out(
     cli: Cli, name: Annotated[str, typer.Argument(metavar="SINK", help="A sink of alerts.sinks, or log.")]
 ) -> None:
@@ -68,7 +81,10 @@ async def try_out(
 
 
 def add_commands(root: typer.Typer) -> None:
-    alert = group("alert", "Alerts: what fires now, what has fired, whether a sink can be reached.", root)
+    alert = group(
+        "alert", "Alerts: what fires now, what has fired, what rules can look at, whether a sink can be reached.", root
+    )
     command(alert, "ls")(ls)
     command(alert, "history")(history)
+    command(alert, "kinds")(kinds)
     command(alert, "test")(try_out)

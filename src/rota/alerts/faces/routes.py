@@ -1,4 +1,4 @@
-"""Alerts: what fires now, and what fired before."""
+"""Alerts: what fires now, what fired before, and what rules can look at."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 from fastapi import APIRouter
 
 from rota.access import Role
-from rota.alerts import Alerts
+from rota.alerts import Alerts, shown_kinds
 from rota.api.auth import Viewing
 from rota.api.models import AnswerModel, Json, Moment
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
-from rota.core.alert import AlertChange
+from rota.core.alert import AlertChange, AlertUnit
 
 __all__ = ["router"]
 
@@ -52,6 +52,22 @@ class AlertsModel(AnswerModel):
     cursor: str | None
 
 
+class AlertKindModel(AnswerModel):
+    """What a rule can look at, and the threshold of one that says none."""
+
+    kind: str
+    about: str
+    threshold: str
+    unit: AlertUnit
+    takes_type: bool
+
+
+class AlertKindsModel(AnswerModel):
+    """Every kind of this process: the engine's, and those that its parts bring."""
+
+    items: list[AlertKindModel]
+
+
 @router.get("/alerts", operation_id="list_alerts", response_model=AlertsModel)
 async def list_alerts(service: Viewing, cursor: Cursor = None, limit: Limit = 50) -> dict[str, Any]:
     """What fires now, and a page of what began to fire and what was resolved, newest first."""
@@ -62,3 +78,9 @@ async def list_alerts(service: Viewing, cursor: Cursor = None, limit: Limit = 50
         "history": [event.to_dict() for event in page.items],
         "cursor": page.cursor,
     }
+
+
+@router.get("/alerts/kinds", operation_id="list_alert_kinds", response_model=AlertKindsModel)
+async def list_alert_kinds(service: Viewing) -> dict[str, Any]:
+    """What rules can look at: the kinds of the engine and of every part."""
+    return {"items": shown_kinds(service.app.host.parts.values())}
