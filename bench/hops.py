@@ -21,9 +21,9 @@ other processes do (the agent's).
 **Whose work counts:** that of the event loop, and what it gives to a thread pool. A thread that Rota starts for itself
 (heartbeat, sweeper) does not, with all that it has the loop or a pool do: asyncio hands on the context of whoever asks,
 so a context variable tells. The questions by which this program finds out that a run is settled are kept out in the
-same way. What is left are duties that look around on the loop now and then. So each call is made `CALLS` times, and
-what was not entered in every one of them is dropped. One duty stays: on SQLite the listener looks at the file so often
-that it meets every run, so `agent` has the handful of functions in it by which it does (`SqlStore.wait` and below).
+same way, and so is the listener, which on SQLite looks at the file so often that it meets every run. What is left are
+duties that look around on the loop now and then. So each call is made `CALLS` times, and what was not entered in every
+one of them is dropped.
 
 The figures hardly depend on the machine and its speed. Compare them before and after a change;
 `python -m bench.hops --list run` says where they come from.
@@ -55,6 +55,7 @@ from rota import Rota
 from rota.access import Role
 from rota.agents import AGENT, AgentSettings, Caller, install_agents
 from rota.api import Service, create_api
+from rota.runtime.listener import Listener
 from rota.testing.redis_servers import redis_server
 
 __all__ = ["WALKS", "hops"]
@@ -105,7 +106,10 @@ class Tracer:
         sys.setprofile(self._on_event)
         counted = _COUNTS.set(True)
         try:
-            with patch.object(ThreadPoolExecutor, "submit", _handing_on(ThreadPoolExecutor.submit)):
+            with (
+                patch.object(ThreadPoolExecutor, "submit", _handing_on(ThreadPoolExecutor.submit)),
+                patch.object(Listener, "run_once", _for_nobody(Listener.run_once)),
+            ):
                 yield
         finally:
             _COUNTS.reset(counted)
@@ -157,6 +161,17 @@ def _handing_on(submit: Callable[..., Any]) -> Callable[..., Any]:
         return submit(pool, work)
 
     return handing_on
+
+
+def _for_nobody(run_once: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """A pass of a duty that no call has asked for."""
+
+    @functools.wraps(run_once)
+    async def uncounted(*args: Any, **kwargs: Any) -> Any:
+        with _uncounted():
+            return await run_once(*args, **kwargs)
+
+    return uncounted
 
 
 @contextmanager

@@ -15,6 +15,7 @@ of them are done. So types whose heads have that same priority take turns, whoev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import merge
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ def rank(task: Task, aging_ms: Millis) -> tuple[Instant, Instant, str]:
 
 def by_rank(lanes: Iterable[Iterable[Task]], aging_ms: Millis) -> Iterator[Task]:
     """The tasks of several lanes, each in due order, as one sequence in rank order."""
-    return merge(*lanes, key=lambda task: rank(task, aging_ms))
+    return merge(*lanes, key=partial(rank, aging_ms=aging_ms))
 
 
 class Head(NamedTuple):
