@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import structlog
@@ -30,6 +31,8 @@ settings.register_profile(
 )
 settings.load_profile("rota")
 
+
+Server = TypeVar("Server", PostgresServer, RedisServer, RedisCluster)
 
 _COLOURS = ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS", "TTY_COMPATIBLE")
 _FOR_TESTS = ("ROTA_EXPLORE", "ROTA_FUZZ", "ROTA_SEQUENCES")
@@ -60,7 +63,16 @@ def _log_as_it_comes() -> Generator[None]:
 
 @pytest.fixture
 def clock() -> FakeClock:
+    """It is Monday, 2026-01-05T09:00:00Z."""
     return FakeClock()
+
+
+def _there(server: Server | ServerAbsent) -> Server:
+    """Where it is absent the test is skipped with the reason, or fails if CI is set."""
+    if isinstance(server, ServerAbsent):
+        require_server(server)
+        raise AssertionError("unreachable: the test was skipped or failed")
+    return server
 
 
 @pytest.fixture(scope="session")
@@ -84,10 +96,7 @@ def _postgres() -> Generator[PostgresServer | ServerAbsent]:
 @pytest.fixture(scope="session")
 def postgres(_postgres: PostgresServer | ServerAbsent) -> PostgresServer:
     """A real PostgreSQL. Where there is none the test is skipped with the reason, or fails if CI is set."""
-    if isinstance(_postgres, ServerAbsent):
-        require_server(_postgres)
-        raise AssertionError("unreachable: the test was skipped or failed")
-    return _postgres
+    return _there(_postgres)
 
 
 @pytest.fixture
@@ -117,10 +126,7 @@ def _redis(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer | 
 @pytest.fixture(scope="session")
 def redis(_redis: RedisServer | ServerAbsent) -> RedisServer:
     """A real Redis, shared by the tests of this process: who stops it starts it again."""
-    if isinstance(_redis, ServerAbsent):
-        require_server(_redis)
-        raise AssertionError("unreachable: the test was skipped or failed")
-    return _redis
+    return _there(_redis)
 
 
 @pytest.fixture
@@ -158,11 +164,9 @@ def _redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisC
 @pytest.fixture
 def redis_three(_redis_cluster: RedisCluster | ServerAbsent) -> RedisCluster:
     """An empty Redis Cluster of three nodes."""
-    if isinstance(_redis_cluster, ServerAbsent):
-        require_server(_redis_cluster)
-        raise AssertionError("unreachable: the test was skipped or failed")
-    _redis_cluster.flush()
-    return _redis_cluster
+    cluster = _there(_redis_cluster)
+    cluster.flush()
+    return cluster
 
 
 @pytest.fixture

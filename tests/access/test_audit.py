@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.opening import opened
 
 from rota.access import AuditLog, AuditQuery, Principal, Role
 from rota.database import Database
@@ -17,10 +18,8 @@ ANA = Principal("token:1", "ana", Role.OPERATOR, "api")
 
 @pytest.fixture
 async def database(sqlite_url: str, clock: FakeClock) -> AsyncIterator[Database]:
-    made = Database(sqlite_url, clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(Database(sqlite_url, clock=clock)) as database:
+        yield database
 
 
 async def test_who_what_before_after(database: Database, clock: FakeClock) -> None:

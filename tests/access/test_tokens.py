@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import text
+from tests.opening import opened
 
 from rota.access import Role, Tokens
 from rota.clock import HOUR, MINUTE
@@ -16,10 +17,8 @@ from rota.testing.clock import FakeClock
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"])
 async def database(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncIterator[Database]:
-    made = Database(str(request.getfixturevalue(str(request.param))), clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(Database(str(request.getfixturevalue(str(request.param))), clock=clock)) as database:
+        yield database
 
 
 async def test_a_token_is_found_by_its_secret_and_by_nothing_else(database: Database) -> None:

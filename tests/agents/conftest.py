@@ -10,12 +10,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from tests.agents.sandbox import require_bubblewrap
 
 from rota import Rota
 from rota.agents import Agents, AgentSettings, Limits, install_agents
-from rota.agents.isolation import BubblewrapIsolation, Isolation, ProcessIsolation, choose_isolation
+from rota.agents.isolation import BubblewrapIsolation, Isolation, ProcessIsolation
 from rota.agents.settings import ECHO
-from rota.errors import RunnerUnavailable
 from rota.testing import FakeClock
 
 
@@ -62,26 +62,9 @@ def bubblewrap() -> BubblewrapIsolation:
     return require_bubblewrap()
 
 
-def require_bubblewrap() -> BubblewrapIsolation:
-    try:
-        chosen = choose_isolation(require="bubblewrap").isolation
-    except RunnerUnavailable as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must have bubblewrap (apt-get install bubblewrap): {error}")
-        pytest.skip(str(error))
-    assert isinstance(chosen, BubblewrapIsolation)
-    return chosen
-
-
 @pytest.fixture
-def clock() -> FakeClock:
-    """It is Monday, 2026-01-05T09:00:00Z."""
-    return FakeClock()
-
-
-@pytest.fixture
-def app(tmp_path: Path, clock: FakeClock) -> Rota:
-    return Rota(f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF", clock=clock)
+def app(sqlite_url: str, clock: FakeClock) -> Rota:
+    return Rota(sqlite_url, clock=clock)
 
 
 @pytest.fixture

@@ -7,12 +7,22 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from rota import Rota
-from rota.agents import AGENT, AgentPayload, Agents, AgentSettings, Caller, ChannelSettings, install_agents
+from rota.agents import (
+    AGENT,
+    AgentPayload,
+    Agents,
+    AgentSchedule,
+    AgentSettings,
+    Caller,
+    ChannelSettings,
+    install_agents,
+)
 from rota.agents.runs.run_store import FinishedRun, RunContext, RunEnd, RunStart, RunStore
 from rota.core.task import Change, Identity, NewTask
 from rota.errors import IllegalTransition, StoreUnavailable
@@ -29,6 +39,19 @@ async def add_groups(agents: Agents) -> None:
     await groups.add(
         "family", chat_jid="family@chat", timezone="Europe/Berlin", channels=[ChannelSettings(kind="file")]
     )
+
+
+async def hourly(agents: Agents, prompt: str = "x", group: str = "family", **more: Any) -> AgentSchedule:
+    """Ann's agent, every hour."""
+    return await agents.schedule_task(
+        ANN, group=group, prompt=prompt, schedule_type="interval", schedule_value="1h", **more
+    )
+
+
+async def the_run(agents: Agents, of: AgentSchedule) -> dict[str, Any]:
+    """The one row of its history."""
+    (row,) = (await agents.task_history(ANN, of.id)).items
+    return row
 
 
 def speaking(settings: AgentSettings, python: str, code: str) -> AgentSettings:
@@ -50,7 +73,7 @@ async def test_a_schedule_runs_and_leaves_its_row_its_result_and_a_notice(
         clock.set(1_767_686_400_000)  # that time
         assert await app.run_until_idle() == 1
 
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["result"], row["fire_at"]) == ("success", "Tell me what changed.", made.next_run)
         after = await agents.get_task(ANN, made.id)
         assert (after.last_result, after.status, after.runs) == ("Tell me what changed.", "active", 1)
@@ -71,7 +94,7 @@ async def test_the_agent_is_told_exactly_what_is_documented(
         )
         clock.advance("1h")
         await app.run_until_idle()
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert json.loads(row["result"]) == {
             "prompt": "hello",
             "sessionId": None,
@@ -91,14 +114,12 @@ async def test_group_context_goes_on_in_the_groups_session_and_isolated_does_not
     async with app:
         await add_groups(agents)
         groups = await agents.groups()
-        await agents.schedule_task(ANN, group="family", prompt="a", schedule_type="interval", schedule_value="1h")
+        await hourly(agents, "a")
         clock.advance("1h")
         await app.run_until_idle()
         assert await groups.session("family") is None, "an isolated run has a session of its own"
 
-        await agents.schedule_task(
-            ANN, group="family", prompt="b", schedule_type="interval", schedule_value="1h", context_mode="group"
-        )
+        await hourly(agents, "b", context_mode="group")
         clock.advance("1h")
         await app.run_until_idle()
         session = await groups.session("family")
@@ -120,12 +141,10 @@ async def test_an_open_gate_hands_its_data_on(
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="check it", schedule_type="interval", schedule_value="1h", script=script
-        )
+        made = await hourly(agents, "check it", script=script)
         clock.advance("1h")
         await app.run_until_idle()
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["result"]) == ("success", result)
         assert [path.name for path in (groups_dir / "family").iterdir()] == ["current_tasks.json"]
 
@@ -149,12 +168,10 @@ async def test_a_closed_or_broken_gate_leaves_a_skipped_row_and_wakes_nobody(
     agents = install_agents(app, replace(settings, gate_ms=gate_ms, gate_bytes=10_000))
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="check it", schedule_type="interval", schedule_value="1h", script=script
-        )
+        made = await hourly(agents, "check it", script=script)
         clock.advance("1h")
         await app.run_until_idle()
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["reason"]) == ("skipped", "discarded")
         assert words in row["result"]
         assert (await agents.get_task(ANN, made.id)).status == "active"
@@ -166,7 +183,7 @@ async def test_flaw_38_the_snapshot_shows_a_group_its_own_and_main_everything(
     async with app:
         await add_groups(agents)
         for group in ("main", "family"):
-            await agents.schedule_task(ANN, group=group, prompt=group, schedule_type="interval", schedule_value="1h")
+            await hourly(agents, group, group=group)
         clock.advance("1h")
         await app.run_until_idle()
         seen = {name: json.loads((groups_dir / name / "current_tasks.json").read_text()) for name in ("main", "family")}
@@ -190,9 +207,7 @@ async def test_flaw_31_a_missing_group_leaves_its_row_pauses_the_schedule_and_sa
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         await (await agents.groups()).remove("family")
         clock.advance("1h")
         await app.run_until_idle()
@@ -213,9 +228,7 @@ async def test_a_folder_that_became_a_link_is_never_entered(
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         (groups_dir / "family").symlink_to(tmp_path)
         clock.advance("1h")
         await app.run_until_idle()
@@ -242,9 +255,7 @@ async def test_what_was_changed_behind_its_origins_back_is_refused(
     monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.01)
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="good", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents, "good")
         store = await app.store()
         (task,) = await store.get([Identity(AGENT, made.id)])
         assert task is not None
@@ -262,9 +273,7 @@ async def test_what_was_changed_behind_its_origins_back_is_refused(
 async def test_a_change_between_claim_and_start_counts(app: Rota, agents: Agents, clock: FakeClock) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="old", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents, "old")
         clock.advance("59m")
         await agents.update_task(ANN, made.id, prompt="new")
         clock.advance("1m")
@@ -279,9 +288,7 @@ async def test_failures_in_a_row_pause_it_and_only_a_person_resumes(
     agents = install_agents(app, replace(speaking(settings, python, code), max_failures=3))
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         for _ in range(8):
             clock.advance("30m")
             await app.run_until_idle()
@@ -302,9 +309,7 @@ async def test_a_gate_that_is_broken_again_and_again_pauses_it(
     agents = install_agents(app, replace(settings, max_failures=3))
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h", script="exit 3"
-        )
+        made = await hourly(agents, script="exit 3")
         for _ in range(5):
             clock.advance("1h")
             await app.run_until_idle()
@@ -320,28 +325,26 @@ async def test_a_rate_limit_is_told_apart(app: Rota, settings: AgentSettings, py
     agents = install_agents(app, speaking(settings, python, code))
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         clock.advance("1h")
         await app.run_until_idle()
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["reason"], row["error"]) == ("error", "rate_limited", "429 Too Many Requests")
 
 
-SLOW = "import time,json,sys\nprint(json.dumps({'progress': 'half way'}), flush=True)\ntime.sleep(600)"
-
-
-async def test_stop_ends_the_run_and_keeps_the_schedule(
-    app: Rota, settings: AgentSettings, python: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow_agents(app: Rota, settings: AgentSettings, python: str, monkeypatch: pytest.MonkeyPatch) -> Agents:
+    """They are half way at once, and do not come any further; whether they shall end is looked at often."""
     monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
-    agents = install_agents(app, speaking(settings, python, SLOW))
+    code = "import time,json,sys\nprint(json.dumps({'progress': 'half way'}), flush=True)\ntime.sleep(600)"
+    return install_agents(app, speaking(settings, python, code))
+
+
+async def test_stop_ends_the_run_and_keeps_the_schedule(app: Rota, slow_agents: Agents, clock: FakeClock) -> None:
+    agents = slow_agents
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         clock.advance("1h")
         working = asyncio.create_task(app.run_until_idle())
 
@@ -353,7 +356,7 @@ async def test_stop_ends_the_run_and_keeps_the_schedule(
         await agents.stop_run(ANN, made.id)
         await until(working.done, "the run has ended, long before the agent would have")
         await working
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["result"]) == ("skipped", "It was stopped by ann.")
         assert (await agents.get_task(ANN, made.id)).status == "active"
         assert await agents.running(ANN) == []
@@ -362,15 +365,12 @@ async def test_stop_ends_the_run_and_keeps_the_schedule(
 
 
 async def test_the_kill_switch_ends_what_runs_and_skips_what_is_due(
-    app: Rota, settings: AgentSettings, python: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    app: Rota, slow_agents: Agents, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr("rota.agents.runs.handler.LOOK_EVERY", 0.05)
-    agents = install_agents(app, speaking(settings, python, SLOW))
+    agents = slow_agents
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         once = await agents.schedule_task(
             ANN, group="family", prompt="y", schedule_type="once", schedule_value="2026-01-05T12:30:00"
         )
@@ -406,11 +406,7 @@ async def test_one_run_at_a_time_per_group_and_other_groups_beside_it(
     agents = install_agents(app, speaking(settings, python, code))
     async with app:
         await add_groups(agents)
-        made = [
-            await agents.schedule_task(ANN, group=group, prompt=str(n), schedule_type="interval", schedule_value="1h")
-            for group in ("family", "main")
-            for n in range(2)
-        ]
+        made = [await hourly(agents, str(n), group=group) for group in ("family", "main") for n in range(2)]
         clock.advance("1h")
         assert await app.run_until_idle() == 4
         for one in made:
@@ -423,9 +419,7 @@ async def test_a_paused_schedule_that_was_already_claimed_does_not_start(
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         look_again = agents.handler._look_again  # pyright: ignore[reportPrivateUsage]
 
         async def paused_meanwhile(tables: object, run: object) -> object:
@@ -443,12 +437,10 @@ async def test_a_paused_schedule_that_was_already_claimed_does_not_start(
 async def test_whole_results_are_kept_within_limits(app: Rota, agents: Agents, clock: FakeClock) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="long " * 1_000, schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents, "long " * 1_000)
         clock.advance("1h")
         await app.run_until_idle()
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert len(row["result"]) == 200
         assert len(row["whole_result"]) == 5_000
 
@@ -474,12 +466,10 @@ async def test_an_outage_at_the_end_makes_no_agent_work_twice(
     monkeypatch.setattr(RunStore, "finish", away)
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         clock.advance("1h")
         assert await app.run_until_idle() == 1
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert (row["status"], row["whole_result"], outages) == ("success", "done", 3)
     assert (groups_dir / "family" / "worked").read_text() == "x"
 
@@ -491,12 +481,9 @@ async def test_the_kill_switch_ends_a_gate_too_and_no_agent_starts_behind_it(
     agents = install_agents(app, settings)
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN,
-            group="family",
-            prompt="must not be said",
-            schedule_type="interval",
-            schedule_value="1h",
+        made = await hourly(
+            agents,
+            "must not be said",
             script="touch asked; while [ ! -e go ]; do sleep 0.05; done; echo '{\"wakeAgent\": true}'",
         )
         clock.advance("1h")
@@ -509,7 +496,7 @@ async def test_the_kill_switch_ends_a_gate_too_and_no_agent_starts_behind_it(
         assert [row.id for row in await agents.running(ANN)] == [made.id], "a gate can be seen and stopped as well"
         await agents.switch_off(ANN, "family", "enough")
         await working
-        (row,) = (await agents.task_history(ANN, made.id)).items
+        row = await the_run(agents, made)
         assert row["status"] == "skipped"
         assert "kill switch" in row["result"]
         assert await RunStore(await app.database()).results(made.id) == []
@@ -521,14 +508,7 @@ async def test_a_closed_gate_counts_as_a_run_of_now_but_not_as_failure_or_succes
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN,
-            group="family",
-            prompt="x",
-            schedule_type="interval",
-            schedule_value="1h",
-            script="echo '{\"wakeAgent\": false}'",
-        )
+        made = await hourly(agents, script="echo '{\"wakeAgent\": false}'")
         clock.advance("1h")
         await app.run_until_idle()
         after = await agents.get_task(ANN, made.id)
@@ -574,9 +554,7 @@ async def test_what_a_dead_instance_left_on_the_list_is_neither_shown_nor_stoppe
 ) -> None:
     async with app:
         await add_groups(agents)
-        made = await agents.schedule_task(
-            ANN, group="family", prompt="x", schedule_type="interval", schedule_value="1h"
-        )
+        made = await hourly(agents)
         clock.advance("1h")
         await app.run_until_idle()
         (task,) = await (await app.store()).get([Identity(AGENT, made.id)])

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
+from tests.opening import opened
 
 from rota.agents.groups import ChannelSettings, Groups
 from rota.agents.runs.run_store import RESULTS_KEPT, RunEnd, RunOutput, RunStart, RunStore
@@ -20,12 +21,8 @@ from rota.errors import InvalidInput, LeaseLost, LimitExceeded, RotaError
 @pytest.fixture(params=["sqlite", "postgres"])
 async def database(request: pytest.FixtureRequest) -> AsyncGenerator[Database]:
     url: str = request.getfixturevalue(f"{request.param}_url")
-    opened = Database(url)
-    await opened.open()
-    try:
-        yield opened
-    finally:
-        await opened.close()
+    async with opened(Database(url)) as database:
+        yield database
 
 
 async def test_groups_that_are_added_at_once_have_numbers_of_their_own(database: Database) -> None:

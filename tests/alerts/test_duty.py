@@ -29,6 +29,15 @@ async def look(scene: Scene, duty: AlertDuty, *, times: int = 1, every: str = "1
         await duty.run_once()
 
 
+async def come_and_go(scene: Scene, duty: AlertDuty, *, times: int) -> None:
+    """A dead letter, looked at when it is there and when it is not."""
+    for _ in range(times):
+        await scene.fail("u1")
+        await look(scene, duty)
+        await scene.store.purge([Identity("work", "u1")])
+        await look(scene, duty)
+
+
 async def test_an_alert_fires_after_its_hold_and_is_resolved_after_its_hold(scene: Scene) -> None:
     await scene.add_type()
     duty = scene.duty(DEAD)
@@ -57,11 +66,7 @@ async def test_an_alert_fires_after_its_hold_and_is_resolved_after_its_hold(scen
 async def test_one_that_flaps_says_nothing(scene: Scene) -> None:
     await scene.add_type()
     duty = scene.duty(DEAD)
-    for _ in range(5):
-        await scene.fail("u1")
-        await look(scene, duty)
-        await scene.store.purge([Identity("work", "u1")])
-        await look(scene, duty)
+    await come_and_go(scene, duty, times=5)
     assert scene.sink.told == []
 
 
@@ -385,11 +390,7 @@ async def test_a_rule_that_nobody_has_any_more_is_resolved(scene: Scene) -> None
 async def test_the_history_comes_in_pages_and_old_events_go(scene: Scene) -> None:
     await scene.add_type()
     duty = scene.duty(AT_ONCE)
-    for _ in range(4):
-        await scene.fail("u1")
-        await look(scene, duty)
-        await scene.store.purge([Identity("work", "u1")])
-        await look(scene, duty)
+    await come_and_go(scene, duty, times=4)
     seen: list[int] = []
     cursor: str | None = None
     while True:

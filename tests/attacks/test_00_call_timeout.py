@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests.opening import opened
 
 from rota import Config, Rota, load_config
 from rota.call_timeout import DEFAULT_MS
@@ -20,7 +20,6 @@ from rota.database import Database
 from rota.database.backend import PostgresLimits
 from rota.errors import InvalidConfig, StoreUnavailable
 from rota.stores import open_store
-from rota.stores.base import Store
 from rota.stores.sql.store import SqlStore
 from rota.testing.proxy import Proxy
 from rota.testing.redis_servers import RedisServer
@@ -28,16 +27,6 @@ from rota.testing.waiting import PATIENCE
 
 SHORT = 0.3
 """Seconds; the answers are asked for by what they say, not by how long they took."""
-
-
-@asynccontextmanager
-async def opened(url: str, call_timeout: float = SHORT) -> AsyncGenerator[Store]:
-    store = open_store(url, call_timeout=call_timeout)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def refusal(call: Callable[[], Awaitable[object]]) -> str:
@@ -78,7 +67,7 @@ def test_this_test_session_has_patience(sqlite_url: str) -> None:
 async def test_a_redis_that_says_nothing_is_given_up(redis: RedisServer, redis_url: str) -> None:
     assert redis_url
     with Proxy("127.0.0.1", redis.port) as proxy:
-        async with opened(f"redis://127.0.0.1:{proxy.port}/0") as store:
+        async with opened(open_store(f"redis://127.0.0.1:{proxy.port}/0", call_timeout=SHORT)) as store:
             proxy.half_open()
             assert _is_late(await refusal(store.now))
             renewal = Renewal(task_type="job", key="k", token=1)
@@ -107,7 +96,7 @@ async def test_a_database_whose_writer_is_busy_is_given_up(sqlite_url: str) -> N
 
 
 async def test_another_process_that_holds_the_file_is_waited_for_as_long(sqlite_url: str, tmp_path: Path) -> None:
-    async with opened(sqlite_url) as store:
+    async with opened(open_store(sqlite_url, call_timeout=SHORT)) as store:
         with sqlite3.connect(tmp_path / "rota.db", isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
             said = await refusal(lambda: store.take("bucket", 1, rate=1, burst=1))

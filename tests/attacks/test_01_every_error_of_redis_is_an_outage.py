@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from rota.core.task import Identity, NewTask, Settlement, Transition
@@ -12,19 +9,8 @@ from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.stores import open_store
 from rota.stores.base import Beat, ClaimRequest
-from rota.testing.redis_servers import HOST, RedisCluster, redis_cluster
-from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.redis_servers import HOST, RedisCluster
 from rota.testing.waiting import until
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
-    """One of the test's own, to be mistreated."""
-    try:
-        with redis_cluster(tmp_path / "cluster", 2) as made:
-            yield made
-    except ServerAbsent as absent:
-        require_server(absent)
 
 
 async def test_every_call_on_a_cluster_without_a_node_says_so(cluster: RedisCluster) -> None:

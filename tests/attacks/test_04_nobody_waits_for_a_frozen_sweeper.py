@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 import psycopg
 import pytest
 from sqlalchemy import Connection, create_engine, text
+from tests.opening import opened
 
 from rota.clock import SECOND
 from rota.database import Database
@@ -22,10 +23,8 @@ from rota.testing.waiting import until_blocking
 
 @pytest.fixture
 async def store(postgres_url: str, clock: FakeClock) -> AsyncGenerator[SqlStore]:
-    store = SqlStore(postgres_url, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
+    async with opened(SqlStore(postgres_url, clock=clock)) as store:
+        yield store
 
 
 async def held_by_the_dead(world: World, *keys: str) -> None:

@@ -37,16 +37,22 @@ class Stalling(FaultyStore):
         return claimed
 
 
-async def test_what_was_claimed_before_the_loop_was_blocked_is_released() -> None:
-    store, begun = Stalling(2.4), list[int]()
-    app = Rota({"lease": "3s"}, store=store)
+def an_app(store: Stalling) -> tuple[Rota, list[int]]:
+    """With a task that writes down the tokens under which it began."""
+    app, begun = Rota({"lease": "3s"}, store=store), list[int]()
 
     @app.task(max_retries=0)
     async def work(run: Run) -> None:
         begun.append(run.token)
 
+    return app, begun
+
+
+async def test_what_was_claimed_before_the_loop_was_blocked_is_released() -> None:
+    store = Stalling(2.4)
+    app, begun = an_app(store)
     async with app:
-        receipts = [await work.schedule() for _ in range(3)]
+        receipts = [await app.schedule("work") for _ in range(3)]
         await app.run_until_idle()
         tasks = [await app.tasks.get("work", receipt.key) for receipt in receipts]
         rows = (await app.runs(task_type="work")).items
@@ -59,15 +65,10 @@ async def test_what_was_claimed_before_the_loop_was_blocked_is_released() -> Non
 
 
 async def test_a_moment_of_blocking_costs_nothing() -> None:
-    store, begun = Stalling(0.2), list[int]()
-    app = Rota({"lease": "3s"}, store=store)
-
-    @app.task(max_retries=0)
-    async def work(run: Run) -> None:
-        begun.append(run.token)
-
+    store = Stalling(0.2)
+    app, begun = an_app(store)
     async with app:
-        await work.schedule()
+        await app.schedule("work")
         assert await app.run_until_idle() == 1
     assert begun == store.stalled
 

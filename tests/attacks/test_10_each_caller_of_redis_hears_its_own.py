@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from tests.opening import opened
 
 from rota.core.outcome import Answer
 from rota.core.task import Settlement, Transition
@@ -21,10 +22,8 @@ Commands = Sequence[Sequence[str | int | bytes]]
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    made = RedisStore(redis_url, clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield store
 
 
 async def test_types_are_there_while_another_thread_learns_of_them(

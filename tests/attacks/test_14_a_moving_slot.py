@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -21,8 +19,7 @@ from rota.runtime.reconciler import Reconciler
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest
 from rota.stores.redis import RedisStore
-from rota.testing.redis_servers import HOST, RedisCluster, RedisServer, redis_cluster
-from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.redis_servers import HOST, RedisCluster, RedisServer
 from rota.testing.waiting import until
 
 WORK = TaskType(name="work", trigger_mode=TriggerMode.ONCE)
@@ -32,16 +29,6 @@ QUEUE = "scheduler:queue:{work}"
 
 def _claim(claim_id: str) -> ClaimRequest:
     return ClaimRequest(wants=[("work", 9)], instance="i", claim_id=claim_id, lease_ms=10_000)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
-    """One of the test's own: its slots do not stay where they were."""
-    try:
-        with redis_cluster(tmp_path / "cluster", 2) as made:
-            yield made
-    except ServerAbsent as absent:
-        require_server(absent)
 
 
 class Move:

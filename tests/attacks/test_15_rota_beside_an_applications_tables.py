@@ -9,15 +9,14 @@ from typing import LiteralString, cast
 
 import psycopg
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, create_engine, text
+from tests.migrations.released import as_released
 
 from rota.core.outcome import Answer
 from rota.core.task import TaskStatus, Transition
 from rota.database import Database
 from rota.database.released import OLD_VERSION_TABLE, TABLES
-from rota.database.schema import HEAD, MIGRATIONS
+from rota.database.schema import HEAD
 from rota.errors import InvalidConfig, StoreError
 from rota.stores.base import Beat
 from rota.stores.sql import SqlStore
@@ -82,14 +81,8 @@ async def works(url: str) -> None:
 
 
 def released(url: str, revision: str = "0004") -> None:
-    """A database as the released version made it: wherever the server led it."""
     engine = engine_of(url)
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["version_table"] = OLD_VERSION_TABLE
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    as_released(engine, revision)
     engine.dispose()
 
 

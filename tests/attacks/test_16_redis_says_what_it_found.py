@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from tests.opening import opened
 
 from rota.core.task import Identity
 from rota.errors import SchemaMismatch
@@ -17,10 +18,8 @@ from rota.testing.redis_servers import RedisServer
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    made = RedisStore(redis_url, clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield store
 
 
 @pytest.mark.parametrize("mark", ["", "one", "1.0", "-1", "\u0661"])

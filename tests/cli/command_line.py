@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from tests.opening import opened
+
 from rota.core.task import NewTask, Settlement, Transition
 from rota.core.task_type import TaskType, TriggerMode
 from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
 
-__all__ = ["CallRota", "Said", "claim", "dead_letter", "serving", "with_store"]
+__all__ = ["CallRota", "Said", "at", "claim", "dead_letter", "serving", "with_store"]
 
 T = TypeVar("T")
 
@@ -49,14 +51,15 @@ class CallRota(Protocol):
 
 def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Do something with the store behind the back of the command line."""
+    return at(os.environ["ROTA_STORE"], work)
+
+
+def at(url: str, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do something with a store."""
 
     async def run() -> T:
-        store = open_store(os.environ["ROTA_STORE"])
-        await store.open()
-        try:
+        async with opened(open_store(url)) as store:
             return await work(store)
-        finally:
-            await store.close()
 
     return asyncio.run(run())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+import typer
 
 # Test modules are imported by file, not by path: what they share must be found.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,6 +46,20 @@ def rota(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         return Said(code, said.out, said.err)
 
     return call
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a person at the terminal was asked, who always says no."""
+    asked: list[str] = []
+
+    def no(question: str, **_: object) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr("rota.cli.bulk.is_person", lambda: True)
+    monkeypatch.setattr(typer, "confirm", no)
+    return asked
 
 
 @pytest.fixture

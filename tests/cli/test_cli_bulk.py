@@ -83,16 +83,7 @@ def test_a_dry_run_changes_nothing(rota: CallRota) -> None:
     assert len(in_state(TaskStatus.PENDING)) == 6
 
 
-def test_a_terminal_is_asked_first(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions: list[str] = []
-
-    def no(question: str, **_: object) -> bool:
-        questions.append(question)
-        return False
-
-    monkeypatch.setattr("rota.cli.bulk.is_person", lambda: True)
-    monkeypatch.setattr(typer, "confirm", no)
-
+def test_a_terminal_is_asked_first(rota: CallRota, questions: list[str]) -> None:
     assert rota("task", "cancel", "--all", "--type", "mail").out == "Nothing was changed.\n"
     assert questions == ["Cancel 5 tasks?"]
     assert rota("task", "cancel", "--all", "--type", "mail", "--yes").out == "5 tasks cancelled.\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import typer
 from command_line import CallRota, dead_letter, with_store
 
 from rota.core.task import TaskStatus
@@ -71,16 +70,7 @@ def test_a_dry_run_changes_nothing(rota: CallRota, verb: str) -> None:
 
 
 @pytest.mark.usefixtures("letters")
-def test_a_terminal_is_asked_first(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions: list[str] = []
-
-    def no(question: str, **_: object) -> bool:
-        questions.append(question)
-        return False
-
-    monkeypatch.setattr("rota.cli.bulk.is_person", lambda: True)
-    monkeypatch.setattr(typer, "confirm", no)
-
+def test_a_terminal_is_asked_first(rota: CallRota, questions: list[str]) -> None:
     assert rota("dlq", "purge", "--all").out == "Nothing was changed.\n"
     assert questions == ["Remove 4 dead letters for good?"]
     assert len(failed()) == 4

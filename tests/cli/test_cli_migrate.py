@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from command_line import CallRota, Said
+from command_line import CallRota, Said, at
 
 from rota.cli import migrate
 from rota.clock import HOUR, MINUTE, SECOND
@@ -23,18 +21,6 @@ T = TypeVar("T")
 
 # Nothing happens in these stores but what a test does: `now` is given, so that no run depends on the hour.
 START = 1_767_603_600_000
-
-
-def at(url: str, work: Callable[[Store], Awaitable[T]]) -> T:
-    async def run() -> T:
-        store = open_store(url)
-        await store.open()
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(run())
 
 
 async def lived_in(store: Store) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from sqlalchemy import MetaData, create_engine, select
+from tests.opening import opened
 
 from rota.clock import HOUR
 from rota.core.task import Transition
@@ -65,10 +66,8 @@ def place(request: pytest.FixtureRequest) -> tuple[str, Dump]:
 
 @pytest.fixture
 async def world(place: tuple[str, Dump], clock: FakeClock) -> AsyncIterator[World]:
-    store = open_store(place[0], clock)
-    await store.open()
-    yield World(store, clock)
-    await store.close()
+    async with opened(open_store(place[0], clock)) as store:
+        yield World(store, clock)
 
 
 async def live(world: World, user_id: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from tests.dashboard.demo import demo_app, fill
-from tests.dashboard.stage import Stage, staged
+from tests.dashboard.stage import Stage, filled
 
 from rota.access import Role
 from rota.testing.waiting import PATIENCE
@@ -48,11 +48,9 @@ async def chromium() -> AsyncGenerator[Browser]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
-    """A service with a past. It has no worker, so that what is shown stays as it is."""
+    """What most pages are looked at with."""
     folder: Path = tmp_path_factory.mktemp("demo")
-    app = demo_app(f"sqlite:///{folder}/rota.db?synchronous=OFF")
-    async with staged(app, works=False) as stage:
-        await fill(app)
+    async with filled(demo_app(f"sqlite:///{folder}/rota.db?synchronous=OFF"), fill) as stage:
         yield stage
 
 

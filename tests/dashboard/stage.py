@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +36,14 @@ class Stage:
         if role is not None:
             headers = {"Authorization": f"Bearer {self.secrets[role]}", **headers}
         return httpx.AsyncClient(headers=headers, timeout=PATIENCE, trust_env=False, **options)
+
+
+@asynccontextmanager
+async def filled(app: Rota, fill: Callable[[Rota], Awaitable[object]]) -> AsyncGenerator[Stage]:
+    """A service with a past. It has no worker, so that what is shown stays as it is."""
+    async with staged(app, works=False) as stage:
+        await fill(app)
+        yield stage
 
 
 @asynccontextmanager

@@ -69,6 +69,11 @@ async def _open(seen: Watched, url: str) -> Page:
     return page
 
 
+async def _ask_for_all_matching(page: Page, button: str) -> None:
+    await page.get_by_label("all matching").check()
+    await page.locator("#bulk").get_by_role("button", name=button).click()
+
+
 def _never_reloaded(page: Page) -> Callable[[], None]:
     """A check that the page has not been loaded again since now."""
     loads: list[str] = []
@@ -156,8 +161,7 @@ async def test_redriving_five_hundred_dead_letters_after_being_asked(chromium: B
     await service.app.freeze("flaky")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/dead-letters?type=flaky")
-        await page.get_by_label("all matching").check()
-        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
+        await _ask_for_all_matching(page, "Redrive")
         await expect(page.locator("#confirm-words")).to_have_text(f"Redrive {DEAD} tasks?")
         await page.get_by_role("button", name="Back").click()
         assert (await store.counts())["flaky"].failed == DEAD
@@ -447,8 +451,7 @@ async def test_running_all_that_match_at_once(chromium: Browser, service: Stage)
         await service.app.schedule("parked", key=key, delay="1h")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/tasks?type=parked")
-        await page.get_by_label("all matching").check()
-        await page.locator("#bulk").get_by_role("button", name="Run now").click()
+        await _ask_for_all_matching(page, "Run now")
         await expect(page.locator("#confirm-words")).to_have_text("Run now 2 tasks?")
         await page.locator("#confirm").get_by_role("button", name="Run now").click()
         await expect(page.locator(".flash")).to_have_text("2 tasks made due now.")
@@ -469,8 +472,7 @@ async def test_dead_letters_of_one_reason_are_redriven_and_no_others(chromium: B
     )
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/dead-letters?reason=timeout")
-        await page.get_by_label("all matching").check()
-        await page.locator("#bulk").get_by_role("button", name="Redrive").click()
+        await _ask_for_all_matching(page, "Redrive")
         await expect(page.locator(".say")).to_have_text("Redrive 1 task?")
         await page.locator("main").get_by_role("button", name="Redrive").click()
         await expect(page.locator(".flash")).to_have_text("1 task redriven.")

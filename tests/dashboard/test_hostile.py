@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page
 from tests.dashboard.conftest import a_context, another_page, settled, signed_in
 from tests.dashboard.hostile import PAYLOADS
 from tests.dashboard.minds import fill_minds, minds_app
-from tests.dashboard.stage import Stage, staged
+from tests.dashboard.stage import Stage, filled
 
 from rota import Rota, TaskType, TriggerMode
 from rota.access import Principal, Role, Tokens
@@ -47,9 +47,7 @@ SKELETON = """(html) => {
 async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
     """Filled once for all tests here: they only look, so none of them can leave anything to another."""
     folder: Path = tmp_path_factory.mktemp("hostile")
-    app = Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF")
-    async with staged(app, works=False) as stage:
-        await _fill(app)
+    async with filled(Rota(f"sqlite:///{folder}/rota.db?synchronous=OFF"), _fill) as stage:
         yield stage
 
 
@@ -57,8 +55,7 @@ async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[St
 async def minded(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
     folder: Path = tmp_path_factory.mktemp("minded")
     app = minds_app(f"sqlite:///{folder}/rota.db?synchronous=OFF", folder / "groups")
-    async with staged(app, works=False) as stage:
-        await fill_minds(app, PAYLOADS)
+    async with filled(app, lambda app: fill_minds(app, PAYLOADS)) as stage:
         yield stage
 
 

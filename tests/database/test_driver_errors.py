@@ -13,6 +13,7 @@ from psycopg import errors
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, ProgrammingError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from tests.opening import opened
 
 from rota.database import Database
 from rota.database.backend import SqliteBackend
@@ -167,6 +168,12 @@ def execute(*statements: str) -> Callable[[Connection], None]:
     return run
 
 
+async def error_of(database: Database, *statements: str) -> type[StoreError]:
+    with pytest.raises(StoreError) as raised:
+        await database.write(execute(*statements))
+    return type(raised.value)
+
+
 LONG = "string_agg(md5(n::text), ''), '' FROM generate_series(1, 999) n"
 """More than an index takes, and nothing that can be made short."""
 
@@ -185,13 +192,9 @@ REAL_ON_POSTGRES = {
 @pytest.mark.parametrize("what", REAL_ON_POSTGRES)
 async def test_what_a_real_postgres_says(what: str, postgres_url: str) -> None:
     statements, expected = REAL_ON_POSTGRES[what]
-    database = Database(postgres_url)
-    await database.open()
-    with pytest.raises(StoreError) as raised:
-        await database.write(execute(*statements))
-    assert type(raised.value) is expected
-    assert await database.now() > 0, "and the next call finds a connection that works"
-    await database.close()
+    async with opened(Database(postgres_url)) as database:
+        assert await error_of(database, *statements) is expected
+        assert await database.now() > 0, "and the next call finds a connection that works"
 
 
 async def test_a_postgres_to_which_nobody_may_connect(postgres: PostgresServer) -> None:
@@ -231,12 +234,8 @@ REAL_ON_SQLITE = {
 @pytest.mark.parametrize("what", REAL_ON_SQLITE)
 async def test_what_a_real_sqlite_says(what: str, sqlite_url: str) -> None:
     statements, expected = REAL_ON_SQLITE[what]
-    database = Database(sqlite_url)
-    await database.open()
-    with pytest.raises(StoreError) as raised:
-        await database.write(execute(*statements))
-    assert type(raised.value) is expected
-    await database.close()
+    async with opened(Database(sqlite_url)) as database:
+        assert await error_of(database, *statements) is expected
 
 
 async def test_a_file_that_another_process_writes_to(tmp_path: Path) -> None:

@@ -11,9 +11,19 @@ from rota.memory import Context, Contexts, HashingEmbedder, Merger, NewContext, 
 from rota.memory.compression import Budget, Compressed, Compression
 from rota.memory.vectors import to_bytes
 
-__all__ = ["EMBEDDER", "capture", "compress", "everything", "groups_of", "problems_of"]
+__all__ = ["EMBEDDER", "Ticking", "capture", "compress", "everything", "groups_of", "problems_of"]
 
 EMBEDDER = HashingEmbedder()
+
+
+class Ticking(SystemClock):
+    """Ten seconds pass whenever somebody looks."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        self.seconds += 10
+        return self.seconds
 
 
 async def capture(contexts: Contexts, owner: Owner, texts: Sequence[str], *, enable_merge: bool = True) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,7 @@ from rota.memory.pushes import parse
 from rota.memory.vectors import Vectors
 from rota.stores.redis.store import RedisStore
 from rota.testing import FakeClock
-from rota.testing.redis_servers import RedisServer, redis_server
-from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.redis_servers import RedisServer
 from rota.testing.waiting import PATIENCE, until
 
 
@@ -193,30 +192,21 @@ async def test_a_long_text_does_not_hold_the_event_loop(memory: Memory) -> None:
     assert [one == loop_thread for one in seen] == [True, False]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Generator[RedisServer]:
-    try:
-        with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as running:
-            yield running
-    except ServerAbsent as absent:
-        require_server(absent)
-
-
 async def test_while_redis_is_down_pushes_are_taken_and_run_afterwards(
-    server: RedisServer, tmp_path: Path, clock: FakeClock
+    own_redis: RedisServer, tmp_path: Path, clock: FakeClock
 ) -> None:
     """`python -m bench.memory` measures how long they take; here they must be taken, and run when it is back."""
     configuration = {"spool": str(tmp_path / "spool.db"), "database": f"sqlite:///{tmp_path}/rota.db"}
-    app = Rota(configuration, store=RedisStore(server.url, clock=clock), clock=clock)
+    app = Rota(configuration, store=RedisStore(own_redis.url, clock=clock), clock=clock)
     memory = install_memory(app)
     async with app:
         await app.run_until_idle()
-        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(own_redis.stop)
         for user in range(20):
             await memory.push(ChatPush(messages=[Message(content="Hi there.")], user_id=f"u{user}"))
         await memory.drain()
         assert app.health().spooled == 20
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(own_redis.start)
         await until(lambda: not app.health().spooled)
         for _ in range(2):
             clock.advance("31m")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
-from tests.memory.stage import EMBEDDER, capture, compress, everything, groups_of, problems_of
+from tests.memory.stage import EMBEDDER, Ticking, capture, compress, everything, groups_of, problems_of
 
 from rota.clock import MINUTE, SystemClock
 from rota.database import Database
@@ -172,14 +172,6 @@ async def test_devices_and_agents_do_not_mix(sqlite: Database) -> None:
 
 async def test_a_run_stops_before_its_time_is_up(sqlite: Database) -> None:
     """Between chunks; what it has done stays done, and the next run goes on."""
-
-    class Ticking(SystemClock):
-        seconds = 0.0
-
-        def monotonic(self) -> float:
-            self.seconds += 10
-            return self.seconds
-
     contexts = Contexts(sqlite)
     await capture(contexts, U1, paraphrases(1, 30))
     compression = Compression(contexts, EMBEDDER, RuleMerger(), batch_size=5, settling_ms=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,10 @@ import pytest
 from rota import Rota
 from rota.memory import ChatMessagePush, Memory, install_memory
 from rota.stores.redis.store import RedisStore
-from rota.testing.redis_servers import RedisServer, redis_server
-from rota.testing.servers import ServerAbsent, require_server
+from rota.testing.redis_servers import RedisServer
 from rota.testing.waiting import until
 
 USERS = 200
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Generator[RedisServer]:
-    """A Redis of one's own, which keeps everything: it is stopped in the middle."""
-    try:
-        with redis_server(tmp_path / "redis", appendonly=True, appendfsync="always") as server:
-            yield server
-    except ServerAbsent as absent:
-        require_server(absent)
 
 
 def an_app(server: RedisServer, folder: Path) -> tuple[Rota, Memory]:

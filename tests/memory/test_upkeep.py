@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
-from tests.memory.stage import EMBEDDER, capture, compress, everything
+from tests.memory.stage import EMBEDDER, Ticking, capture, compress, everything
 
 from rota.clock import DAY, SystemClock, isoformat
 from rota.database import Database
@@ -129,13 +129,6 @@ async def test_what_goes_is_what_the_rule_says_and_a_dry_run_says_it_first(
 
 
 async def test_cleaning_goes_on_where_it_stopped(sqlite: Database, clock: FakeClock) -> None:
-    class Ticking(SystemClock):
-        seconds = 0.0
-
-        def monotonic(self) -> float:
-            self.seconds += 10
-            return self.seconds
-
     contexts = Contexts(sqlite)
     for _ in range(15):
         await contexts.add(U1, [NewContext(text="old", importance=1) for _ in range(100)])

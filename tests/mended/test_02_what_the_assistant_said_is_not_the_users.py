@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tests.memory.stage import compress, everything
 from tests.memory.test_merging import a_context
+from tests.opening import opened
 
 from rota.database import Database
 from rota.memory import Context, Contexts, Merged, NewContext, Owner, State
@@ -35,10 +36,8 @@ DETAILS = st.dictionaries(st.sampled_from(["url", "window"]), JSON, max_size=2)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def contexts(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncGenerator[Contexts]:
-    database = Database(request.getfixturevalue(f"{request.param}_url"), clock=clock)
-    await database.open()
-    yield Contexts(database)
-    await database.close()
+    async with opened(Database(request.getfixturevalue(f"{request.param}_url"), clock=clock)) as database:
+        yield Contexts(database)
 
 
 async def tell(contexts: Contexts, *told: tuple[str, dict[str, Any]]) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 from sqlalchemy import update
 from tests.memory.stage import EMBEDDER, capture, compress, everything
+from tests.opening import opened
 
 from rota.clock import SystemClock
 from rota.database import Database
@@ -25,10 +26,8 @@ MEMBERS = [WALK, WALK.replace("Sunday.", "Sunday near Zermatt."), WALK.replace("
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def contexts(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncGenerator[Contexts]:
-    database = Database(request.getfixturevalue(f"{request.param}_url"), clock=clock)
-    await database.open()
-    yield Contexts(database)
-    await database.close()
+    async with opened(Database(request.getfixturevalue(f"{request.param}_url"), clock=clock)) as database:
+        yield Contexts(database)
 
 
 async def the_note(contexts: Contexts) -> Context:

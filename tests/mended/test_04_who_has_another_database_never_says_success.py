@@ -63,10 +63,7 @@ async def is_due(app: Rota) -> bool:
 
 
 async def test_only_who_has_the_data_captures_and_runs(shared_url: str, tmp_path: Path) -> None:
-    (one, memory), (other, memory_elsewhere) = (
-        instance(shared_url, tmp_path / "a"),
-        instance(shared_url, tmp_path / "b"),
-    )
+    (one, memory), (other, memory_elsewhere) = (instance(shared_url, tmp_path / name) for name in ("a", "b"))
     async with one, other:
         await push(memory, "u1")
         with pytest.raises(RotaError, match=f"{REFUSED}.*a/rota.db.*postgresql://.*prefix.*rota database adopt"):
@@ -105,10 +102,7 @@ async def test_the_same_database_may_serve_again_and_twice(shared_url: str, tmp_
 
 
 async def test_a_person_says_which_one_it_is_now(shared_url: str, tmp_path: Path) -> None:
-    (one, memory), (other, memory_elsewhere) = (
-        instance(shared_url, tmp_path / "a"),
-        instance(shared_url, tmp_path / "b"),
-    )
+    (one, memory), (other, memory_elsewhere) = (instance(shared_url, tmp_path / name) for name in ("a", "b"))
     async with one, other:
         await push(memory, "u1")
         await one.start()

@@ -89,16 +89,15 @@ async def test_the_api_and_the_dashboard_show_it_whole(tmp_path: Path) -> None:
                 assert 'value="approve"' not in hidden, "nobody agrees to what is hidden from them"
 
 
+@pytest.mark.usefixtures("command_line_here")
 def test_the_command_line_shows_it_and_no_escape_repaints_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def ask() -> str:
         async with a_change_is_asked_for(tmp_path) as (_, _, made):
             return made.id
 
     schedule_id = asyncio.run(ask())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path / 'rota.db'}")
     said: dict[str, str] = {}
     for command in (("waiting",), ("show", schedule_id)):
         capsys.readouterr()

@@ -23,13 +23,8 @@ TEN: dict[str, Any] = {"schedule_type": "cron", "schedule_value": "0 10 * * *"}
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def app(tmp_path: Path, clock: FakeClock) -> Rota:
-    return Rota(f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF", clock=clock)
+def app(sqlite_url: str, clock: FakeClock) -> Rota:
+    return Rota(sqlite_url, clock=clock)
 
 
 @pytest.fixture

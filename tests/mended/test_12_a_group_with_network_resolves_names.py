@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.sandbox import require_bubblewrap
 
-from rota.agents.isolation import BubblewrapIsolation, Limits, RunEnvironment, choose_isolation
-from rota.errors import RunnerUnavailable
+from rota.agents.isolation import BubblewrapIsolation, Limits, RunEnvironment
 
 ASKED = """
 import json, os, socket, ssl, subprocess
@@ -39,15 +39,9 @@ ORDINARY = 1_800_008_012
 
 @pytest.fixture
 def bubblewrap() -> BubblewrapIsolation:
-    try:
-        chosen = choose_isolation(require="bubblewrap").isolation
-    except RunnerUnavailable as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must have bubblewrap (apt-get install bubblewrap): {error}")
-        pytest.skip(str(error))
+    chosen = require_bubblewrap()
     if not Path(PYTHON).exists():
         pytest.skip(f"Needs {PYTHON}, which everybody may run.")
-    assert isinstance(chosen, BubblewrapIsolation)
     return chosen
 
 

@@ -26,14 +26,8 @@ ONCE = "once"
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    """It is Monday, 2026-01-05T09:00:00Z."""
-    return FakeClock()
-
-
-@pytest.fixture
-def app(tmp_path: Path, clock: FakeClock) -> Rota:
-    return Rota(f"sqlite:///{tmp_path / 'rota.db'}?synchronous=OFF", clock=clock)
+def app(sqlite_url: str, clock: FakeClock) -> Rota:
+    return Rota(sqlite_url, clock=clock)
 
 
 @pytest.fixture
@@ -321,12 +315,8 @@ async def test_reviving_says_what_it_did_and_what_it_did_not_do(app: Rota, agent
             await operator.switch_on("nobody")
 
 
-def test_the_command_line_names_the_right_way_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path / 'rota.db'}")
-
+@pytest.mark.usefixtures("command_line_here")
+def test_the_command_line_names_the_right_way_back(capsys: pytest.CaptureFixture[str]) -> None:
     def rota(*words: str) -> str:
         capsys.readouterr()
         assert main(words) == 0

@@ -132,16 +132,15 @@ async def test_other_ways_to_edit_an_agent_name_the_way(tmp_path: Path) -> None:
             await app.schedules.upsert("nightly", type=AGENT, every=every, payload=payload, owner="family")
 
 
+@pytest.mark.usefixtures("command_line_here")
 def test_the_command_line_changes_it_and_refuses_the_other_way(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def make() -> str:
         async with a_schedule(tmp_path) as (_, _, made):
             return made.id
 
     schedule_id = asyncio.run(make())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path / 'rota.db'}")
     assert main(("schedule", "add", "agent", schedule_id, "--every", "2h", "--owner", "family")) != 0
     assert f"rota agent update {schedule_id}" in capsys.readouterr().err
     assert main(("agent", "update", schedule_id, "--prompt", "new", "--cron", "0 9 * * *", "--script", "")) == 0

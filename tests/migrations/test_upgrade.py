@@ -10,8 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -25,6 +23,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.event import listens_for
+from tests.migrations.released import as_released
 
 from rota.clock import HOUR
 from rota.core.history import Resolution
@@ -33,7 +32,7 @@ from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TriggerMode
 from rota.database import Database
 from rota.database.released import OLD_VERSION_TABLE, TABLES
-from rota.database.schema import HEAD, MIGRATIONS, VERSION_TABLE
+from rota.database.schema import HEAD, VERSION_TABLE
 from rota.stores.base import Store
 from rota.stores.sql import SqlStore
 from rota.testing.clock import FakeClock
@@ -55,13 +54,7 @@ def new_url(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> st
 
 
 def migrate(engine: Engine, revision: str) -> None:
-    """A database as the released version of that revision made it."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["version_table"] = OLD_VERSION_TABLE
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    as_released(engine, revision)
     assert revision_of(engine, OLD_VERSION_TABLE) == revision, "this database was newer before"
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from tests.property.fires import fires_between
 
 from rota.clock import HOUR, MINUTE, Instant, from_datetime, to_datetime
 from rota.triggers import Cron
@@ -93,15 +94,6 @@ def walls_around(change: Change) -> list[datetime]:
     return [low + timedelta(minutes=minute) for minute in range(-3, count + 4)]
 
 
-def walk(cron: Cron, after: Instant, until: Instant) -> list[Instant]:
-    found: list[Instant] = []
-    fire_at = cron.next_after(after)
-    while fire_at is not None and fire_at <= until:
-        found.append(fire_at)
-        fire_at = cron.next_after(fire_at)
-    return found
-
-
 def walk_back(cron: Cron, after: Instant, until: Instant) -> list[Instant]:
     found: list[Instant] = []
     fire_at = cron.latest_until(until)
@@ -118,7 +110,7 @@ def check_fixed_jobs(name: str, change: Change, clock: Clock) -> None:
         cron = Cron(f"{wall.minute} {wall.hour} * * *", name)
         after, until = change.at - 36 * HOUR, change.at + 36 * HOUR
         expected = [fire_at for fire_at in expected if after < fire_at <= until]
-        assert walk(cron, after, until) == expected, (name, wall)
+        assert fires_between(cron, after, until) == expected, (name, wall)
         assert walk_back(cron, after, until) == expected, (name, wall)
         assert len(expected) == 3, "exactly once on each of the three local days"
 
@@ -129,7 +121,7 @@ def check_elapsed_jobs(name: str, change: Change, clock: Clock) -> None:
         every = clock.minutes(wanted)
         expected = every[bisect_right(every, after) : bisect_left(every, until + 1)]
         cron = Cron(expression, name)
-        assert walk(cron, after, until) == expected, (name, expression, change)
+        assert fires_between(cron, after, until) == expected, (name, expression, change)
         assert walk_back(cron, after, until) == expected, (name, expression, change)
         assert cron.count(after, until) == len(expected)
 
@@ -156,4 +148,4 @@ def test_the_zones_are_all_there() -> None:
 def test_every_name_of_the_database_is_a_zone(part: int) -> None:
     """Zones of one kind share the test above; that each of them loads and fires is seen here."""
     for name in sorted(available_timezones() - {"localtime", "Factory"})[part::PARTS]:
-        assert len(walk(Cron("0 9 * * *", name), FROM, FROM + 72 * HOUR)) == 3
+        assert len(fires_between(Cron("0 9 * * *", name), FROM, FROM + 72 * HOUR)) == 3

@@ -24,7 +24,7 @@ from rota.core.task import (
 )
 from rota.core.task_type import TaskType
 from rota.testing.conformance.table import is_possible
-from rota.testing.conformance.world import policy
+from rota.testing.conformance.world import SETTLING, policy
 from rota.triggers import Cron, Interval, Once, encode_trigger
 
 START = 20_000 * 86_400_000
@@ -36,14 +36,6 @@ TRIGGERS = [
     encode_trigger(Once(START + 90 * SECOND)),
 ]
 POLICIES = [None, policy(misfire="all"), policy(overlap="queue", jitter_ms=20 * SECOND), policy(grace_ms=30 * SECOND)]
-SETTLING = (
-    Transition.COMPLETE,
-    Transition.DISCARD,
-    Transition.RETRY,
-    Transition.FAIL,
-    Transition.SNOOZE,
-    Transition.RELEASE,
-)
 
 moves = st.tuples(
     st.sampled_from(list(Transition)),

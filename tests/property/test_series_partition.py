@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.fires import fires_between
 
 from rota.clock import DAY, HOUR, MINUTE, Instant, Millis
 from rota.triggers import AnyTrigger, Cron, Interval, Once, Policy, Span, at_claim, at_resume, at_settle, jittered
@@ -56,20 +57,11 @@ class Ledger:
     def span(self, span: Span | None) -> None:
         if span is None:
             return
-        fires = nominal(self.trigger, span.first_at - 1, span.last_at)
+        fires = fires_between(self.trigger, span.first_at - 1, span.last_at)
         assert (fires[0], fires[-1]) == (span.first_at, span.last_at), "both ends are fires"
         assert span.exact
         assert span.count == len(fires)
         self.accounted.extend(fires)
-
-
-def nominal(trigger: AnyTrigger, after: Instant, until: Instant) -> list[Instant]:
-    fires: list[Instant] = []
-    fire_at = trigger.next_after(after)
-    while fire_at is not None and fire_at <= until:
-        fires.append(fire_at)
-        fire_at = trigger.next_after(fire_at)
-    return fires
 
 
 def one_step(
@@ -111,7 +103,7 @@ def test_every_fire_is_accounted_for_exactly_once(trigger: AnyTrigger, policy: P
         fire_at, now = one_step(ledger, policy, fire_at, now, step)
     # What is accounted for is everything before the fire that is next.
     settled_until = max(ledger.accounted, default=START) if fire_at is None else fire_at - 1
-    assert ledger.accounted == nominal(trigger, START, settled_until), "in order, none missing, none twice"
+    assert ledger.accounted == fires_between(trigger, START, settled_until), "in order, none missing, none twice"
 
 
 @settings(max_examples=200)

@@ -44,7 +44,7 @@ from rota.stores.sql import SqlStore
 from rota.stores.sql.codec import ENTRY_COLUMNS, decode_entry
 from rota.testing.clock import START, FakeClock
 from rota.testing.conformance.table import is_possible
-from rota.testing.conformance.world import policy
+from rota.testing.conformance.world import SETTLING, policy
 from rota.testing.redis_servers import RedisServer
 from rota.triggers import Interval, Once, encode_trigger
 
@@ -97,14 +97,6 @@ overrides = st.sampled_from(
 )
 triggers = st.sampled_from(["none", "none", "minute", "half", "once"])
 CHANGES = ["payload", "trigger", "due", "priority", "limits", "policy", "no policy"]
-SETTLING = [
-    Transition.COMPLETE,
-    Transition.DISCARD,
-    Transition.RETRY,
-    Transition.FAIL,
-    Transition.SNOOZE,
-    Transition.RELEASE,
-]
 ASKED = [
     Transition.PAUSE,
     Transition.RESUME,

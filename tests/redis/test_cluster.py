@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.opening import opened
 from tour import TYPES, tour
 
 from rota.core.task import NewTask, TaskStatus, Transition
@@ -40,10 +41,8 @@ __all__ = [
 
 @pytest.fixture
 async def store(redis_cluster_url: str, clock: FakeClock) -> AsyncIterator[Store]:
-    made = open_store(redis_cluster_url, clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(open_store(redis_cluster_url, clock)) as store:
+        yield store
 
 
 async def test_every_verb_on_a_cluster(store: Store, clock: FakeClock) -> None:

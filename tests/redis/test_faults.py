@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.opening import opened
 
 from rota.call_timeout import DEFAULT_MS
 from rota.clock import SECOND, SystemClock
@@ -158,7 +159,8 @@ async def stage(server: RedisServer) -> AsyncGenerator[Scene]:
             await gate.wait()
 
     with Proxy(HOST, server.port) as proxy:
-        async with opened(f"redis://{HOST}:{proxy.port}/0", CALL_TIMEOUT) as store, opened(server.url) as direct:
+        proxied = open_store(f"redis://{HOST}:{proxy.port}/0", call_timeout=CALL_TIMEOUT)
+        async with opened(proxied) as store, opened(open_store(server.url)) as direct:
             await direct.put_types([WORK])
             handlers, settings = {"work": make_handler("work", work)}, WorkerSettings(call_timeout=CALL_TIMEOUT)
             worker = Worker(store, handlers, {"work": WORK}, settings, clock=SystemClock())
@@ -170,16 +172,6 @@ async def stage(server: RedisServer) -> AsyncGenerator[Scene]:
                 finally:
                     proxy.normal()
                     await worker.stop(timeout=0)
-
-
-@asynccontextmanager
-async def opened(url: str, call_timeout: float | None = None) -> AsyncGenerator[Store]:
-    store = open_store(url, call_timeout=call_timeout)
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 # --- the faults ---

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
+from tests.opening import opened
 
 from rota.clock import SECOND
 from rota.core.task import Transition
@@ -52,10 +53,8 @@ def abroad(locales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ge
 
 @pytest.fixture
 async def world(abroad: RedisServer, clock: FakeClock) -> AsyncIterator[World]:
-    store = open_store(abroad.url, clock)
-    await store.open()
-    yield World(store, clock)
-    await store.close()
+    async with opened(open_store(abroad.url, clock)) as store:
+        yield World(store, clock)
 
 
 async def test_equals_are_claimed_in_the_order_of_their_bytes(world: World) -> None:

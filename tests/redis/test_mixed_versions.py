@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from msgspec.structs import replace
+from tests.opening import opened
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, TouchOutcome
@@ -28,20 +29,16 @@ FIELD, VALUE = "tide", "high"
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[Store]:
-    made = open_store(redis_url, clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(open_store(redis_url, clock)) as store:
+        yield store
 
 
 @pytest.fixture
 async def other(redis_url: str, clock: FakeClock, store: Store) -> AsyncIterator[Store]:
     """A second instance on the same keys."""
     assert store
-    made = open_store(redis_url, clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(open_store(redis_url, clock)) as store:
+        yield store
 
 
 class Life:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
+from tests.opening import opened
 
 from rota.core.task import TaskStatus, Transition
 from rota.stores.redis import RedisStore
@@ -30,10 +31,8 @@ INDEXES = (
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    made = RedisStore(redis_url, clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield store
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from tests.opening import opened
 from tour import TYPES, tour
 
 from rota.core.task import Identity
@@ -26,10 +27,8 @@ NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    store = RedisStore(redis_url, clock=clock)
-    await store.open()
-    yield store
-    await store.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield store
 
 
 def header_of(name: str) -> str:

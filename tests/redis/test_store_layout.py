@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
+from tests.opening import opened
 
 from rota.clock import DAY
 from rota.core.task import Activity, Identity, NewTask, Transition
@@ -23,10 +24,8 @@ MANY = 2_000
 
 @pytest.fixture
 async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
-    made = RedisStore(redis_url, clock=clock)
-    await made.open()
-    yield made
-    await made.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield store
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.opening import opened
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
@@ -51,10 +52,8 @@ async def world(redis: RedisServer, redis_url: str, clock: FakeClock) -> AsyncIt
     for key, found in RELEASED["keys"].items():
         _put(redis, key, found["type"], found["value"])
     clock.set(RELEASED["now"] + MINUTE)
-    store = RedisStore(redis_url, clock=clock)
-    await store.open()
-    yield World(store, clock)
-    await store.close()
+    async with opened(RedisStore(redis_url, clock=clock)) as store:
+        yield World(store, clock)
 
 
 async def _running(world: World) -> dict[str, Task]:

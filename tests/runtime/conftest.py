@@ -13,9 +13,9 @@ import pytest_asyncio
 sys.path.insert(0, str(Path(__file__).parent))
 
 from stage import Stage
+from tests.opening import opened
 
 from rota.clock import SystemClock
-from rota.stores.base import Store
 from rota.stores.memory import MemoryStore
 from rota.stores.sql.store import SqlStore
 from rota.testing import FakeClock
@@ -25,29 +25,23 @@ from rota.testing import FakeClock
 async def stage(request: pytest.FixtureRequest, sqlite_url: str) -> AsyncIterator[Stage]:
     """A stage in real time, on each store that needs no server."""
     clock = SystemClock()
-    store: Store = MemoryStore(clock) if request.param == "memory" else SqlStore(sqlite_url)
-    await store.open()
-    yield Stage(store, clock)
-    await store.close()
+    async with opened(MemoryStore(clock) if request.param == "memory" else SqlStore(sqlite_url)) as store:
+        yield Stage(store, clock)
 
 
 @pytest_asyncio.fixture
 async def memory_stage() -> AsyncIterator[Stage]:
     """A stage in real time, in memory."""
     clock = SystemClock()
-    store = MemoryStore(clock)
-    await store.open()
-    yield Stage(store, clock)
-    await store.close()
+    async with opened(MemoryStore(clock)) as store:
+        yield Stage(store, clock)
 
 
 @pytest_asyncio.fixture
 async def still_stage(still_clock: FakeClock) -> AsyncIterator[Stage]:
     """A stage on which time stands still until it is told to move."""
-    store = MemoryStore(still_clock)
-    await store.open()
-    yield Stage(store, still_clock)
-    await store.close()
+    async with opened(MemoryStore(still_clock)) as store:
+        yield Stage(store, still_clock)
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
+from rota.call_timeout import seconds_of
 from rota.clock import Clock, Millis
 from rota.core.task import Identity, NewTask, RunRecord, Task
 from rota.core.task_type import RetryPolicy, TaskType, TriggerMode
+from rota.runtime.duty import DutyContext
 from rota.runtime.executor import Executor
 from rota.runtime.handler import Handler, HandlerFunction, make_handler
 from rota.runtime.health import Pulse
@@ -51,12 +53,35 @@ class Stage:
         self.handlers[name] = make_handler(name, function, process=process, positional=positional)
         await self.store.put_types([task_type])
 
+    async def add_endless(self) -> asyncio.Event:
+        """A type whose runs end only when they are told to; the event says that one has begun."""
+        started = asyncio.Event()
+
+        async def handle() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        await self.add(handle)
+        return started
+
     async def schedule(self, *keys: str, name: str = "work", payload: str | None = None) -> None:
         new = [NewTask(task_type=name, key=key, user_id=key, payload=payload) for key in keys]
         await self.store.schedule(new)
 
     def worker(self, settings: WorkerSettings | None = None, instance: str | None = None) -> Worker:
         return Worker(self.store, self.handlers, self.types, settings, clock=self.clock, instance=instance)
+
+    def context(
+        self,
+        store: Store | None = None,
+        *,
+        clock: Clock | None = None,
+        instance: str = "here",
+        call_timeout: float | None = None,
+    ) -> DutyContext:
+        """What a duty is made from; on another store or clock than the stage's, if one is given."""
+        clock = clock or self.clock
+        return DutyContext(store or self.store, instance, clock, Pulse(clock), lambda: 0.5, seconds_of(call_timeout))
 
     def executor(self, grace: float = 5.0) -> Executor:
         return Executor(

@@ -11,25 +11,18 @@ from rota.core.task import NewTask, Task
 from rota.errors import StoreUnavailable
 from rota.runtime.dispatcher import Dispatcher, DispatchReport, Slots
 from rota.runtime.executor import Executor
-from rota.runtime.health import Pulse
 from rota.runtime.running import Running
 from rota.stores.base import Store
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import until
 
 
-def dispatcher(stage: Stage, executor: Executor, total: int = 5, store: Store | None = None) -> Dispatcher:
-    return Dispatcher(
-        store or stage.store,
-        executor,
-        stage.handlers,
-        stage.types,
-        instance="here",
-        slots=Slots(total, abandoned=1, lease_ms=10_000, check_interval_ms=10_000),
-        clock=stage.clock,
-        pulse=Pulse(stage.clock),
-        chance=lambda: 0.5,
-    )
+def dispatcher(
+    stage: Stage, executor: Executor, total: int = 5, store: Store | None = None, call_timeout: float | None = None
+) -> Dispatcher:
+    slots = Slots(total, abandoned=1, lease_ms=10_000, check_interval_ms=10_000)
+    context = stage.context(store, call_timeout=call_timeout)
+    return Dispatcher(context, executor, stage.handlers, stage.types, slots=slots)
 
 
 async def waiting() -> None:
@@ -155,18 +148,7 @@ async def test_a_claim_that_takes_too_long_is_given_back(memory_stage: Stage) ->
     await stage.add(waiting)
     faulty = FaultyStore(stage.store)
     executor = stage.executor()
-    duty = Dispatcher(
-        faulty,
-        executor,
-        stage.handlers,
-        stage.types,
-        instance="here",
-        slots=Slots(5, abandoned=1, lease_ms=10_000, check_interval_ms=10_000),
-        clock=stage.clock,
-        pulse=Pulse(stage.clock),
-        chance=lambda: 0.5,
-        call_timeout=0.05,
-    )
+    duty = dispatcher(stage, executor, store=faulty, call_timeout=0.05)
     with faulty.slow(5, "claim"), pytest.raises(StoreUnavailable, match="did not answer 'claim' within"):
         await duty.run_once()
     await stage.schedule("u1")

@@ -83,14 +83,8 @@ async def test_the_sweeper_beats_reaps_and_passes_on_what_is_next(still_stage: S
     await still_stage.schedule("u1")
     made_at = still_clock.now()
     news: list[Tick] = []
-    sweeper = Sweeper(
-        still_stage.store,
-        lambda: Beat(instance="here", types=("work",), lease_ms=10_000),
-        news.append,
-        sweep_ms=1_000,
-        pulse=Pulse(still_clock),
-        chance=half,
-    )
+    beat = Beat(instance="here", types=("work",), lease_ms=10_000)
+    sweeper = Sweeper(still_stage.context(), lambda: beat, news.append, sweep_ms=1_000)
     sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=3_000))
     for _ in range(2):
@@ -108,9 +102,7 @@ async def test_after_an_outage_leases_are_extended_instead(still_stage: Stage, s
     await still_stage.add(nothing)
     await still_stage.schedule("u1")
     beat = Beat(instance="here", types=("work",), lease_ms=10_000)
-    sweeper = Sweeper(
-        still_stage.store, lambda: beat, lambda tick: None, sweep_ms=1_000, pulse=Pulse(still_clock), chance=half
-    )
+    sweeper = Sweeper(still_stage.context(), lambda: beat, lambda tick: None, sweep_ms=1_000)
     sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000))
     still_clock.advance("1h")
@@ -124,7 +116,7 @@ async def test_the_pruner_goes_on_while_pages_are_full(still_stage: Stage, still
     await still_stage.worker().run_until_idle()
     still_clock.advance("3h")
     faulty = FaultyStore(still_stage.store)
-    pruner = Pruner(faulty, run_ttl_ms=HOUR, pulse=Pulse(still_clock), chance=half, page=10)
+    pruner = Pruner(still_stage.context(faulty), run_ttl_ms=HOUR, page=10)
     assert await pruner.run_once() == Purged(ended=0, purged=25, forgotten=0, runs=25)
     assert faulty.calls["prune"] == 3
     assert await still_stage.runs() == []
@@ -135,16 +127,15 @@ async def test_the_pruner_leaves_what_is_young(still_stage: Stage, still_clock: 
     await still_stage.add(nothing)
     await still_stage.schedule("u1")
     await still_stage.worker().run_until_idle()
-    pruner = Pruner(still_stage.store, run_ttl_ms=30 * DAY, pulse=Pulse(still_clock), chance=half)
+    pruner = Pruner(still_stage.context(), run_ttl_ms=30 * DAY)
     assert await pruner.run_once() == Purged(0, 0, 0, 0)
 
 
 async def test_the_pump_is_needed_only_if_something_comes_after_something(still_stage: Stage) -> None:
     await still_stage.add(nothing, "first")
-    store, clock = still_stage.store, still_stage.clock
-    assert not Pump(store, still_stage.types.values(), pulse=Pulse(clock), chance=half).followed
+    assert not Pump(still_stage.context(), still_stage.types.values()).followed
     await still_stage.add(nothing, "second", after=("first",))
-    pump = Pump(store, still_stage.types.values(), pulse=Pulse(clock), chance=half)
+    pump = Pump(still_stage.context(), still_stage.types.values())
     assert pump.followed
     assert pump.pause_after(0) == 1.0
 
@@ -157,7 +148,7 @@ async def test_the_pump_hands_completions_on(still_stage: Stage) -> None:
     still_stage.types, types = first_only, still_stage.types
     still_stage.handlers, handlers = {"first": still_stage.handlers["first"]}, still_stage.handlers
     await still_stage.worker().run_until_idle()
-    pump = Pump(still_stage.store, types.values(), pulse=Pulse(still_stage.clock), chance=half)
+    pump = Pump(still_stage.context(), types.values())
     assert await pump.run_once() == 2
     assert await pump.run_once() == 0
     assert await still_stage.status("u1", "second") == "pending"
@@ -167,7 +158,7 @@ async def test_the_pump_hands_completions_on(still_stage: Stage) -> None:
 async def test_the_listener_passes_on_that_something_is_due(memory_stage: Stage) -> None:
     await memory_stage.add(nothing)
     pokes: list[int] = []
-    listener = Listener(memory_stage.store, lambda: pokes.append(1), pulse=Pulse(memory_stage.clock), chance=half)
+    listener = Listener(memory_stage.context(), lambda: pokes.append(1))
     async with asyncio.TaskGroup() as group:
         heard = group.create_task(listener.run_once())
         await memory_stage.schedule("u1")
@@ -207,7 +198,7 @@ async def test_the_pruner_goes_on_with_erasures(still_stage: Stage, still_clock:
     request = ClaimRequest(wants=[("work", 2)], instance="x", claim_id="c", lease_ms=10_000)
     claimed = (await store.claim(request)).tasks
     assert (await store.erase_user("u1")).running == 1
-    pruner = Pruner(store, run_ttl_ms=30 * DAY, pulse=Pulse(still_clock), chance=half)
+    pruner = Pruner(still_stage.context(), run_ttl_ms=30 * DAY)
     await pruner.run_once()
     assert [each.running for each in await store.erasures()] == [1]
     await store.settle(

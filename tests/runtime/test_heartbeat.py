@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 from rota.core.task import Identity, Settlement, Task, Transition
 from rota.runtime import Run, WorkerSettings
 from rota.runtime.executor import Executor
-from rota.runtime.health import Pulse
 from rota.runtime.heartbeat import Heartbeat, HeartbeatReport
 from rota.stores.base import ClaimRequest, Store
 from rota.testing import FakeClock, FaultyStore
@@ -29,9 +28,7 @@ async def claimed(stage: Stage, *keys: str, lease_ms: int = 10_000) -> list[Task
 
 
 def heartbeat(stage: Stage, executor: Executor, store: Store | None = None) -> Heartbeat:
-    return Heartbeat(
-        store or stage.store, executor, lease_ms=10_000, clock=stage.clock, pulse=Pulse(stage.clock), call_timeout=5.0
-    )
+    return Heartbeat(stage.context(store, call_timeout=5.0), executor, lease_ms=10_000)
 
 
 async def test_all_leases_go_into_one_call(still_stage: Stage, still_clock: FakeClock) -> None:

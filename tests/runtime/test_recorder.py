@@ -12,7 +12,6 @@ from rota.core.history import BOUNDS_MS, Resolution, Slice, add
 from rota.core.task import RunStatus
 from rota.errors import StoreUnavailable
 from rota.runtime import recorder as recorder_module
-from rota.runtime.health import Pulse
 from rota.runtime.recorder import Recorder
 from rota.runtime.signals import Discard, Snooze
 from rota.runtime.stats import InstanceStats, RunStats
@@ -181,7 +180,7 @@ async def test_an_outage_keeps_a_bounded_number_of_minutes(
     monkeypatch.setattr(recorder_module, "MOST_KEPT", 5)
     faulty = FaultyStore(still_stage.store)
     stats = InstanceStats()
-    recorder = Recorder(faulty, stats, clock=still_clock, pulse=Pulse(still_clock), chance=half)
+    recorder = Recorder(still_stage.context(faulty), stats)
     await still_stage.add(lambda: None)
     await still_stage.schedule("a")
     claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=60_000)
@@ -206,7 +205,7 @@ async def test_minutes_are_those_of_the_store_not_of_the_host(still_stage: Stage
     host = FakeClock()
     host.advance("3h")
     stats = InstanceStats()
-    recorder = Recorder(still_stage.store, stats, clock=host, pulse=Pulse(host), chance=half)
+    recorder = Recorder(still_stage.context(clock=host), stats)
     await still_stage.add(lambda: None)
     await still_stage.schedule("a")
     claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=60_000)

@@ -79,11 +79,6 @@ def new_spool(store: Store, path: Path, clock: FakeClock, *, max_rows: int = 1_0
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # A disk that is busy with something else is no disk that is broken.
     monkeypatch.setattr("rota.runtime.spool_file.DISK_SECONDS", 60.0)

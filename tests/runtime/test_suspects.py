@@ -11,7 +11,6 @@ from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
 from rota.core.task import Identity, RunStatus
 from rota.runtime.dispatcher import Dispatcher, Slots
 from rota.runtime.executor import Executor
-from rota.runtime.health import Pulse
 from rota.stores.base import Beat, ClaimRequest, Store
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import until
@@ -43,17 +42,9 @@ class Instance:
 
     def __init__(self, stage: Stage, name: str = "here", store: Store | None = None) -> None:
         self.executor: Executor = stage.executor()
-        self.dispatcher = Dispatcher(
-            store or stage.store,
-            self.executor,
-            stage.handlers,
-            stage.types,
-            instance=name,
-            slots=Slots(5, abandoned=1, lease_ms=10_000, check_interval_ms=10_000),
-            clock=stage.clock,
-            pulse=Pulse(stage.clock),
-            chance=lambda: 0.5,
-        )
+        slots = Slots(5, abandoned=1, lease_ms=10_000, check_interval_ms=10_000)
+        context = stage.context(store, instance=name)
+        self.dispatcher = Dispatcher(context, self.executor, stage.handlers, stage.types, slots=slots)
 
     async def round(self) -> list[str]:
         """One round of claims, until what was put back is back; who runs then."""

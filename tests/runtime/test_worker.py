@@ -103,13 +103,7 @@ async def test_stop_waits_for_running_work(stage: Stage) -> None:
 
 
 async def test_stop_with_no_time_cancels_at_once(stage: Stage) -> None:
-    started = asyncio.Event()
-
-    async def handle() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    await stage.add(handle)
+    started = await stage.add_endless()
     worker = stage.worker()
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.run())
@@ -122,13 +116,8 @@ async def test_stop_with_no_time_cancels_at_once(stage: Stage) -> None:
 
 
 async def test_a_second_stop_may_be_more_impatient(memory_stage: Stage) -> None:
-    stage, started = memory_stage, asyncio.Event()
-
-    async def handle() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    await stage.add(handle)
+    stage = memory_stage
+    started = await stage.add_endless()
     worker = stage.worker()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(worker.run())
@@ -153,13 +142,7 @@ async def test_stop_before_start_is_harmless_and_lasts(memory_stage: Stage) -> N
 
 
 async def test_cancelling_run_releases_what_it_runs(stage: Stage) -> None:
-    started = asyncio.Event()
-
-    async def handle() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    await stage.add(handle)
+    started = await stage.add_endless()
     worker = stage.worker()
     running = asyncio.ensure_future(worker.run())
     await stage.schedule("u1")
@@ -173,15 +156,10 @@ async def test_cancelling_run_releases_what_it_runs(stage: Stage) -> None:
 
 
 async def test_stop_is_bounded_while_the_store_is_away(memory_stage: Stage) -> None:
-    stage, started = memory_stage, asyncio.Event()
+    stage = memory_stage
     faulty = FaultyStore(stage.store)
     stage.store = faulty
-
-    async def handle() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    await stage.add(handle)
+    started = await stage.add_endless()
     worker = stage.worker(WorkerSettings(call_timeout=0.2, grace_ms=100))
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(worker.run())
@@ -271,13 +249,8 @@ async def test_cancel_reaches_the_handler_within_a_second(stage: Stage) -> None:
 
 async def test_a_poke_brings_a_cancel_at_once(memory_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "LONGEST_PERIOD", 600.0)
-    stage, started = memory_stage, asyncio.Event()
-
-    async def handle() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    await stage.add(handle)
+    stage = memory_stage
+    started = await stage.add_endless()
     async with stage.at_work(WorkerSettings(lease_ms=HOUR)) as worker:
         await stage.schedule("u1")
         await started.wait()

@@ -33,11 +33,6 @@ TYPES: dict[str, object] = {
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(clock: FakeClock) -> FaultyStore:
     return FaultyStore(MemoryStore(clock))
 

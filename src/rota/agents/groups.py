@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 from sqlalchemy import Connection, bindparam, func, select
@@ -24,6 +24,7 @@ __all__ = [
     "EVERYBODY",
     "ChannelSettings",
     "Group",
+    "GroupOptions",
     "Groups",
     "Revived",
     "Switch",
@@ -124,6 +125,17 @@ class Revived(msgspec.Struct, frozen=True, kw_only=True):
             "still_stopped": [switch.to_dict() for switch in self.still],
             "still_paused": list(self.kept),
         }
+
+
+class GroupOptions(TypedDict, total=False):
+    """What may be said of a group that is added, beside its folder; `Groups.add` has what is usual."""
+
+    name: str
+    chat_jid: str
+    is_main: bool
+    timezone: str | None
+    channels: Sequence[ChannelSettings]
+    has_network: bool
 
 
 class Groups:

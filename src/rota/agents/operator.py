@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from rota.access import Actor, NewToken, Principal, Role, Tokens
 from rota.access.audit import Note
-from rota.agents.groups import EVERYBODY, ChannelSettings, Group, Revived, Switch
+from rota.agents.groups import EVERYBODY, Group, GroupOptions, Revived, Switch
 from rota.agents.policy import Caller
 from rota.agents.runs.run_store import RunningNow
 from rota.agents.schedules.schedule import AgentSchedule
@@ -179,28 +179,10 @@ class AgentOperator(Actor):
             note.after = revived.to_dict()
             return revived
 
-    async def add_group(
-        self,
-        folder: str,
-        *,
-        name: str = "",
-        chat_jid: str = "",
-        is_main: bool = False,
-        timezone: str | None = None,
-        channels: Sequence[ChannelSettings] = (),
-        has_network: bool = False,
-    ) -> Group:
+    async def add_group(self, folder: str, **options: Unpack[GroupOptions]) -> Group:
         """Add a group: an admin's, because it decides what agents reach and whom they tell."""
         async with self._acting("group.add", folder, Role.ADMIN) as (_, note):
-            group = await (await self.agents.groups()).add(
-                folder,
-                name=name,
-                chat_jid=chat_jid,
-                is_main=is_main,
-                timezone=timezone,
-                channels=channels,
-                has_network=has_network,
-            )
+            group = await (await self.agents.groups()).add(folder, **options)
             note.after = group.to_dict()
             return group
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllOption",
+    "Command",
     "DryRunOption",
     "YesOption",
     "act_on_all",
@@ -27,6 +28,9 @@ __all__ = [
     "is_agreed",
     "is_person",
 ]
+
+Command = Callable[..., Coroutine[Any, Any, None]]
+"""One that was made for a transition: each has its options and its words."""
 
 AllOption = Annotated[bool, typer.Option("--all", help="Every task that matches the other options.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -9,10 +9,10 @@ import typer
 
 from rota.app.results import TaskDetails
 from rota.app.views import task_query
-from rota.cli.bulk import DryRunOption, YesOption, apply_these, bound_by, is_agreed
+from rota.cli.bulk import Command, DryRunOption, YesOption, apply_these, bound_by, is_agreed
 from rota.cli.invocation import Cli, Session
 from rota.cli.output import Column
-from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, with_watch
+from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, show_from_store
 from rota.cli.target import Target, find_task, known_type, name_of
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import IllegalTransition, InvalidInput
@@ -49,10 +49,7 @@ async def ls(
 ) -> None:
     """List the dead letters, with what went wrong."""
     query = task_query(type=task_type, status=TaskStatus.FAILED, search=search, cursor=cursor, limit=limit)
-    async with cli.store() as store:
-        if task_type is not None:
-            await known_type(cli, store, task_type)
-        await with_watch(cli, lambda: _show(cli, store, query), watch=watch)
+    await show_from_store(cli, lambda store: _show(cli, store, query), watch=watch, task_type=task_type)
 
 
 async def _show(cli: Cli, store: Store, query: TaskQuery) -> None:
@@ -63,29 +60,25 @@ async def _show(cli: Cli, store: Store, query: TaskQuery) -> None:
     cli.output.page(items, _COLUMNS, cursor=page.cursor, empty="No dead letters.")
 
 
-async def redrive(
-    cli: Cli,
-    targets: TargetsArgument = None,
-    task_type: TypeOption = None,
-    every: AllOption = False,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Run dead letters again, with fresh counts."""
-    await _bulk(cli, Transition.REDRIVE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
+def _acting(transition: Transition, words: str) -> Command:
+    """The command for a transition: on the dead letters that are named, or with `--all` on every one."""
+
+    async def act(
+        cli: Cli,
+        targets: TargetsArgument = None,
+        task_type: TypeOption = None,
+        every: AllOption = False,
+        yes: YesOption = False,
+        dry_run: DryRunOption = False,
+    ) -> None:
+        await _bulk(cli, transition, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
+
+    act.__doc__ = words
+    return act
 
 
-async def purge(
-    cli: Cli,
-    targets: TargetsArgument = None,
-    task_type: TypeOption = None,
-    every: AllOption = False,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Remove dead letters for good."""
-    await _bulk(cli, Transition.PURGE, targets or [], task_type, every=every, yes=yes, dry_run=dry_run)
-
+redrive = _acting(Transition.REDRIVE, "Run dead letters again, with fresh counts.")
+purge = _acting(Transition.PURGE, "Remove dead letters for good.")
 
 _VERBS: Final = {Transition.REDRIVE: ("redriven", "Run {} again?"), Transition.PURGE: ("purged", "Remove {} for good?")}
 

@@ -14,11 +14,6 @@ from rota.errors import (
     RotaError,
     RunnerUnavailable,
     StoreError,
-    UnknownGroup,
-    UnknownRun,
-    UnknownTask,
-    UnknownTaskType,
-    UnknownToken,
 )
 
 __all__ = ["EPILOGUE", "ExitCode", "exit_code_of"]
@@ -49,22 +44,14 @@ EPILOGUE: Final = "\n\n".join(
     )
 )
 
-_CODES: Final[tuple[tuple[type[RotaError], ExitCode], ...]] = (
-    (InvalidInput, ExitCode.BAD_INPUT),
-    (UnknownTask, ExitCode.BAD_INPUT),
-    (UnknownTaskType, ExitCode.BAD_INPUT),
-    (UnknownRun, ExitCode.BAD_INPUT),
-    (UnknownToken, ExitCode.BAD_INPUT),
-    (UnknownGroup, ExitCode.BAD_INPUT),
-    (RunnerUnavailable, ExitCode.BAD_INPUT),
-    (StoreError, ExitCode.STORE_UNAVAILABLE),
-    (IllegalTransition, ExitCode.REFUSED),
-    (CountChanged, ExitCode.REFUSED),
-    (LeaseLost, ExitCode.REFUSED),
-    (NotAllowed, ExitCode.REFUSED),
+_CODES: Final[tuple[tuple[ExitCode, tuple[type[Exception], ...]], ...]] = (
+    # Whatever is unknown is a LookupError.
+    (ExitCode.BAD_INPUT, (InvalidInput, LookupError, RunnerUnavailable)),
+    (ExitCode.STORE_UNAVAILABLE, (StoreError,)),
+    (ExitCode.REFUSED, (IllegalTransition, CountChanged, LeaseLost, NotAllowed)),
 )
 
 
 def exit_code_of(error: RotaError) -> ExitCode:
     """The code that belongs to an error of Rota."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FAILED)
+    return next((code for code, kinds in _CODES if isinstance(error, kinds)), ExitCode.FAILED)

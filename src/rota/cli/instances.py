@@ -7,7 +7,7 @@ from typing import Final
 from rota.app.views import is_alive
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
-from rota.cli.pages import WatchOption, with_watch
+from rota.cli.pages import WatchOption, show_from_store
 from rota.clock import isoformat
 from rota.stores.base import Store
 
@@ -27,8 +27,7 @@ _COLUMNS: Final = (
 
 async def ls(cli: Cli, watch: WatchOption = False) -> None:
     """List the instances at work on the store, and those that were lost."""
-    async with cli.store() as store:
-        await with_watch(cli, lambda: _list(cli, store), watch=watch)
+    await show_from_store(cli, lambda store: _list(cli, store), watch=watch)
 
 
 async def _list(cli: Cli, store: Store) -> None:

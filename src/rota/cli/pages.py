@@ -11,6 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from rota.cli.invocation import Cli
+from rota.cli.target import known_type
 from rota.core.task import Task
 from rota.stores.base import Page, Store, TaskQuery
 
@@ -21,6 +22,7 @@ __all__ = [
     "TypeOption",
     "WatchOption",
     "find_tasks",
+    "show_from_store",
     "whole_page",
     "with_watch",
 ]
@@ -59,6 +61,16 @@ async def find_tasks(store: Store, query: TaskQuery) -> Page[Task]:
     return await whole_page(
         lambda cursor, limit: store.find(replace(query, cursor=cursor, limit=limit)), query.limit, query.cursor
     )
+
+
+async def show_from_store(
+    cli: Cli, show: Callable[[Store], Awaitable[None]], *, watch: bool, task_type: str | None = None
+) -> None:
+    """Show something of the store, once or until Ctrl-C. A type that it is about must be known."""
+    async with cli.store() as store:
+        if task_type is not None:
+            await known_type(cli, store, task_type)
+        await with_watch(cli, lambda: show(store), watch=watch)
 
 
 async def with_watch(cli: Cli, show: Callable[[], Awaitable[None]], *, watch: bool) -> None:

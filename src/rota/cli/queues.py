@@ -7,7 +7,7 @@ from typing import Final
 from rota.app.views import state_words
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
-from rota.cli.pages import WatchOption, with_watch
+from rota.cli.pages import WatchOption, show_from_store
 from rota.clock import isoformat
 from rota.stores.base import Counts, Store
 
@@ -28,8 +28,7 @@ _COLUMNS: Final = (
 
 async def ls(cli: Cli, watch: WatchOption = False) -> None:
     """List what waits, type by type, with the limits that count."""
-    async with cli.store() as store:
-        await with_watch(cli, lambda: _list(cli, store), watch=watch)
+    await show_from_store(cli, lambda store: _list(cli, store), watch=watch)
 
 
 async def _list(cli: Cli, store: Store) -> None:

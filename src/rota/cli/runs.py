@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from rota.app.results import RunInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
-from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch
-from rota.cli.target import known_type
+from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import GLOBAL_KEY, shown_key
@@ -54,10 +53,7 @@ async def ls(
         cursor=cursor,
         limit=limit,
     )
-    async with cli.store() as store:
-        if task_type is not None:
-            await known_type(cli, store, task_type)
-        await with_watch(cli, lambda: _list(cli, store, query), watch=watch)
+    await show_from_store(cli, lambda store: _list(cli, store, query), watch=watch, task_type=task_type)
 
 
 async def _list(cli: Cli, store: Store, query: RunQuery) -> None:

@@ -11,7 +11,7 @@ import typer
 from rota.app.results import ScheduleInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
-from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, whole_page, with_watch
+from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
 from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import Target, apply, find_task, known_type, name_of
 from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
@@ -144,20 +144,17 @@ async def ls(
 ) -> None:
     """List schedules, by type and id."""
 
-    async def show_page() -> None:
-        page = await whole_page(fetch, limit, cursor)
-        empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
-        cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
-
-    async with cli.store() as store:
-        if task_type is not None:
-            await known_type(cli, store, task_type)
+    async def show_page(store: Store) -> None:
         schedules = _schedules(cli, store)
 
         async def fetch(after: str | None, at_most: int) -> Page[ScheduleInfo]:
             return await schedules.list(type=task_type, owner=owner, status=status, limit=at_most, cursor=after)
 
-        await with_watch(cli, show_page, watch=watch)
+        page = await whole_page(fetch, limit, cursor)
+        empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
+        cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
+
+    await show_from_store(cli, show_page, watch=watch, task_type=task_type)
 
 
 async def show(cli: Cli, task_type: TypeName, schedule_id: IdArgument) -> None:

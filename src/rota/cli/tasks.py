@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import typer
 
 from rota.app.results import TaskDetails, Touch, Waiting
 from rota.app.views import task_query
-from rota.cli.bulk import AllOption, DryRunOption, YesOption, act_on_all, act_on_these
+from rota.cli.bulk import AllOption, Command, DryRunOption, YesOption, act_on_all, act_on_these
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
 from rota.cli.pages import (
@@ -19,7 +19,7 @@ from rota.cli.pages import (
     TypeOption,
     WatchOption,
     find_tasks,
-    with_watch,
+    show_from_store,
 )
 from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import (
@@ -101,10 +101,7 @@ async def ls(
         cursor=cursor,
         limit=limit,
     )
-    async with cli.store() as store:
-        if task_type is not None:
-            await known_type(cli, store, task_type)
-        await with_watch(cli, lambda: _list(cli, store, query), watch=watch)
+    await show_from_store(cli, lambda store: _list(cli, store, query), watch=watch, task_type=task_type)
 
 
 async def _list(cli: Cli, store: Store, query: TaskQuery) -> None:
@@ -292,13 +289,11 @@ async def reset(
     cli.output.one(done, f"{name_of(identity)}: its failures in a row are forgotten.")
 
 
-_Command = Callable[..., Coroutine[Any, Any, None]]
-
 _USUAL: Final = {Transition.REDRIVE: TaskStatus.FAILED, Transition.RESUME: TaskStatus.PAUSED}
 """The state that is meant by `--all` alone, where only one state makes sense."""
 
 
-def _acting(transition: Transition, words: str) -> _Command:
+def _acting(transition: Transition, words: str) -> Command:
     """The command for a transition: on one task that is named, or with `--all` on every one that matches."""
 
     async def act(

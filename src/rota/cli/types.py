@@ -11,7 +11,7 @@ import typer
 from rota.app.views import SWITCHES, off_by, settings_of, state_words, trigger_words
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
-from rota.cli.pages import WatchOption, with_watch
+from rota.cli.pages import WatchOption, show_from_store
 from rota.cli.target import known_type
 from rota.errors import IllegalTransition, InvalidInput
 from rota.stores.base import Counts, Store, TypeRecord
@@ -34,8 +34,7 @@ _COLUMNS: Final = (
 
 async def ls(cli: Cli, watch: WatchOption = False) -> None:
     """List the task types of the store and of the configuration."""
-    async with cli.store() as store:
-        await with_watch(cli, lambda: _list(cli, store), watch=watch)
+    await show_from_store(cli, lambda store: _list(cli, store), watch=watch)
 
 
 async def _list(cli: Cli, store: Store) -> None:

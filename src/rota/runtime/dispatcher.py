@@ -11,17 +11,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from rota.call_timeout import seconds_of
-from rota.clock import SECOND, Clock, Instant, Millis
+from rota.clock import SECOND, Instant, Millis
 from rota.core.lifecycle import SUSPECT_CRASHES
 from rota.core.task_type import TaskType
 from rota.logs import get_logger
 from rota.runtime.declare import declare, tell_of_another
-from rota.runtime.duty import Duty, with_timeout
+from rota.runtime.duty import Duty, DutyContext, with_timeout
 from rota.runtime.executor import Executor
 from rota.runtime.fair_share import Lane, Offer, fair_share
 from rota.runtime.handler import Handler
-from rota.runtime.health import Pulse
 from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
 
@@ -68,37 +66,32 @@ class Dispatcher(Duty[DispatchReport]):
 
     def __init__(
         self,
-        store: Store,
+        context: DutyContext,
         executor: Executor,
         handlers: Mapping[str, Handler],
         types: Mapping[str, TaskType],
         *,
-        instance: str,
         slots: Slots,
-        clock: Clock,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
         blocked_types: BlockedTypes | None = None,
     ) -> None:
-        super().__init__(pulse, chance)
-        self._store = store
+        super().__init__(context.pulse, context.chance)
+        self._store = context.store
         self._executor = executor
         self._suspects = Suspects(executor)
         self._handlers = handlers
         self._types = types
-        self._instance = instance
+        self._instance = context.instance
         self._slots = slots
-        self.patience = 2 * slots.check_interval_ms / SECOND + seconds_of(call_timeout)
-        self._clock = clock
-        self._call_timeout = seconds_of(call_timeout)
+        self.patience = 2 * slots.check_interval_ms / SECOND + context.call_timeout
+        self._clock = context.clock
+        self._call_timeout = context.call_timeout
         self._names: list[str] = []
         """The one that was served last comes last: so equals take turns."""
         self._limits: dict[str, int] = {}
         self._held: set[str] = set()
         self._ask_blocked_types = blocked_types
         self._blocked_types: frozenset[str] = frozenset()
-        self._look_again_at = clock.monotonic()
+        self._look_again_at = context.clock.monotonic()
         self._quiet_until: dict[str, float] = {}
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""

@@ -5,7 +5,7 @@ red, and is followed by a pause that grows, with jitter, so that a thousand inst
 instant.
 
 A worker has duties of its own, and others can be added to it (`Worker(duties=...)`): each is made from a `DutyContext`
-and lives like the worker's own ones.
+and lives like the worker's own ones, which are made from it, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def back_off_seconds(failures: int, chance: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DutyContext:
-    """What a worker hands to a duty that is added to it. The store is open, and stays open."""
+    """What a worker hands to a duty, also to one that is added to it. The store is open, and stays open."""
 
     store: Store
     instance: str

@@ -13,19 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rota.call_timeout import seconds_of
-from rota.clock import SECOND, Clock, Instant, Millis
+from rota.clock import SECOND, Instant, Millis
 from rota.core.outcome import Answer, Reply
 from rota.core.task import Renewal
 from rota.logs import get_logger
+from rota.runtime.duty import DutyContext
 from rota.runtime.executor import Executor
-from rota.runtime.health import Pulse
 from rota.runtime.lease import safe_seconds
 from rota.runtime.loop_watchdog import LoopWatchdog
 from rota.runtime.running import Running
 from rota.runtime.thread_duty import ThreadDuty, call_on
 from rota.runtime.verdict import StopCause
-from rota.stores.base import Store
 
 __all__ = ["Heartbeat", "HeartbeatReport"]
 
@@ -52,22 +50,13 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
 
     name = "heartbeat"
 
-    def __init__(
-        self,
-        store: Store,
-        executor: Executor,
-        *,
-        lease_ms: Millis,
-        clock: Clock,
-        pulse: Pulse,
-        call_timeout: float | None = None,
-    ) -> None:
-        super().__init__(pulse)
-        self._store = store
+    def __init__(self, context: DutyContext, executor: Executor, *, lease_ms: Millis) -> None:
+        super().__init__(context.pulse)
+        self._store = context.store
         self._executor = executor
         self._lease_ms = lease_ms
-        self._clock = clock
-        self._call_timeout = seconds_of(call_timeout)
+        self._clock = context.clock
+        self._call_timeout = context.call_timeout
         self._period = min(lease_ms / 4_000, LONGEST_PERIOD)
         self.patience = lease_ms / SECOND
         self._safe_for = safe_seconds(lease_ms)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.call_timeout import seconds_of
 from rota.clock import SECOND, Instant, Millis
-from rota.runtime.duty import Duty, with_timeout
-from rota.runtime.health import Pulse
-from rota.stores.base import Store
+from rota.runtime.duty import Duty, DutyContext, with_timeout
 
 __all__ = ["Listener"]
 
@@ -21,19 +18,11 @@ class Listener(Duty[bool]):
 
     name = "listener"
 
-    def __init__(
-        self,
-        store: Store,
-        on_poke: Callable[[], None],
-        *,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
-    ) -> None:
-        super().__init__(pulse, chance)
-        self._store = store
+    def __init__(self, context: DutyContext, on_poke: Callable[[], None]) -> None:
+        super().__init__(context.pulse, context.chance)
+        self._store = context.store
         self._on_poke = on_poke
-        self._deadline = WAIT_MS / SECOND + seconds_of(call_timeout)
+        self._deadline = WAIT_MS / SECOND + context.call_timeout
         self.patience = self._deadline + WAIT_MS / SECOND
 
     async def run_once(self, now: Instant | None = None) -> bool:

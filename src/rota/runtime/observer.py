@@ -56,34 +56,25 @@ class Guarded:
         self._known: set[tuple[str, type[BaseException]]] = set()
 
     def run_started(self, running: Running) -> None:
-        try:
-            self._observer.run_started(running)
-        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
-            self._failed("run_started", error)
+        self._tell("run_started", running)
 
     def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
-        try:
-            self._observer.run_ended(running, verdict, landed)
-        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
-            self._failed("run_ended", error)
+        self._tell("run_ended", running, verdict, landed)
 
     def write_refused(self, task: Task) -> None:
-        try:
-            self._observer.write_refused(task)
-        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
-            self._failed("write_refused", error)
+        self._tell("write_refused", task)
 
     def reaped(self, task: Task, now: Instant) -> None:
-        try:
-            self._observer.reaped(task, now)
-        except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
-            self._failed("reaped", error)
+        self._tell("reaped", task, now)
 
     def claimed(self, count: int) -> None:
+        self._tell("claimed", count)
+
+    def _tell(self, told: str, *what: object) -> None:
         try:
-            self._observer.claimed(count)
+            getattr(self._observer, told)(*what)
         except BaseException as error:  # it may have looked at what a handler raised, which may raise anything
-            self._failed("claimed", error)
+            self._failed(told, error)
 
     def _failed(self, told: str, error: BaseException) -> None:
         """It will fail alike at the next run, and the next: once is enough to know."""

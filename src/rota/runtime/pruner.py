@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
-from rota.runtime.duty import Duty, with_timeout
-from rota.runtime.health import Pulse
-from rota.stores.base import Purged, Store
+from rota.runtime.duty import Duty, DutyContext, with_timeout
+from rota.stores.base import Purged
 
 __all__ = ["PERIOD_SECONDS", "Pruner"]
 
@@ -25,20 +22,11 @@ class Pruner(Duty[Purged]):
     name = "pruner"
     patience = 3 * PERIOD_SECONDS
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        run_ttl_ms: Millis,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
-        page: int = PAGE,
-    ) -> None:
-        super().__init__(pulse, chance)
-        self._store = store
+    def __init__(self, context: DutyContext, *, run_ttl_ms: Millis, page: int = PAGE) -> None:
+        super().__init__(context.pulse, context.chance)
+        self._store = context.store
         self._run_ttl_ms = run_ttl_ms
-        self._call_timeout = seconds_of(call_timeout)
+        self._call_timeout = context.call_timeout
         self._page = page
 
     async def run_once(self, now: Instant | None = None) -> Purged:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
-from rota.call_timeout import seconds_of
 from rota.clock import Instant
 from rota.core.task_type import TaskType
-from rota.runtime.duty import Duty, with_timeout
-from rota.runtime.health import Pulse
-from rota.stores.base import Store
+from rota.runtime.duty import Duty, DutyContext, with_timeout
 
 __all__ = ["PERIOD_SECONDS", "Pump"]
 
@@ -23,18 +20,10 @@ class Pump(Duty[int]):
 
     name = "pump"
 
-    def __init__(
-        self,
-        store: Store,
-        types: Iterable[TaskType],
-        *,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
-    ) -> None:
-        super().__init__(pulse, chance)
-        self._store = store
-        self._call_timeout = seconds_of(call_timeout)
+    def __init__(self, context: DutyContext, types: Iterable[TaskType]) -> None:
+        super().__init__(context.pulse, context.chance)
+        self._store = context.store
+        self._call_timeout = context.call_timeout
         self.follow(types)
 
     def follow(self, types: Iterable[TaskType]) -> None:

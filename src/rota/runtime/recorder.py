@@ -7,19 +7,15 @@ answer to a recording is lost, it is made again, so figures of an outage may be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rota.call_timeout import seconds_of
-from rota.clock import Clock, Instant, Millis
+from rota.clock import Instant, Millis
 from rota.core.history import Slice, add
 from rota.group_commit import MAX_GROUP
 from rota.logs import get_logger
-from rota.runtime.duty import Duty, with_timeout
-from rota.runtime.health import Pulse
+from rota.runtime.duty import Duty, DutyContext, with_timeout
 from rota.runtime.stats import InstanceStats
-from rota.stores.base import Store
 
 __all__ = ["RecordReport", "Recorder"]
 
@@ -42,21 +38,12 @@ class Recorder(Duty[RecordReport]):
 
     name = "recorder"
 
-    def __init__(
-        self,
-        store: Store,
-        stats: InstanceStats,
-        *,
-        clock: Clock,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
-    ) -> None:
-        super().__init__(pulse, chance)
-        self._store = store
+    def __init__(self, context: DutyContext, stats: InstanceStats) -> None:
+        super().__init__(context.pulse, context.chance)
+        self._store = context.store
         self._stats = stats
-        self._clock = clock
-        self._call_timeout = seconds_of(call_timeout)
+        self._clock = context.clock
+        self._call_timeout = context.call_timeout
         self._waiting: list[Slice] = []
         self._ahead_ms: Millis | None = None
         """By how much the store's clock is ahead of ours; None until a tick has told."""

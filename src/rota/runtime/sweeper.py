@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.logs import get_logger
-from rota.runtime.duty import back_off_seconds
-from rota.runtime.health import Pulse
+from rota.runtime.duty import DutyContext, back_off_seconds
 from rota.runtime.thread_duty import ThreadDuty
-from rota.stores.base import Beat, Store, Tick
+from rota.stores.base import Beat, Tick
 
 __all__ = ["SweepReport", "Sweeper"]
 
@@ -38,23 +36,15 @@ class Sweeper(ThreadDuty[SweepReport]):
     name = "sweeper"
 
     def __init__(
-        self,
-        store: Store,
-        beat: Callable[[], Beat],
-        on_tick: Callable[[Tick], None],
-        *,
-        sweep_ms: Millis,
-        pulse: Pulse,
-        chance: Callable[[], float],
-        call_timeout: float | None = None,
+        self, context: DutyContext, beat: Callable[[], Beat], on_tick: Callable[[Tick], None], *, sweep_ms: Millis
     ) -> None:
-        super().__init__(pulse)
-        self._chance = chance
-        self._store = store
+        super().__init__(context.pulse)
+        self._chance = context.chance
+        self._store = context.store
         self._beat = beat
         self._on_tick = on_tick
         self._period = sweep_ms / 1_000
-        self._call_timeout = seconds_of(call_timeout)
+        self._call_timeout = context.call_timeout
         self.patience = 3 * self._period + self._call_timeout
 
     def run_once(self, now: Instant | None = None) -> SweepReport:

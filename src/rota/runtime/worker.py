@@ -94,7 +94,7 @@ class Worker:
         self._clock = clock
         self._started_at = clock.now()
         self._pulse = pulse = Pulse(clock)
-        patience = settings.call_timeout
+        context = DutyContext(store, self.instance, clock, pulse, chance, settings.call_timeout)
         self._stats = stats = stats or InstanceStats()
         self._observers: tuple[Observer, ...] = (stats, *map(Guarded, observers))
         self._executor = Executor(
@@ -108,43 +108,22 @@ class Worker:
             grace=settings.grace_ms / SECOND,
             observers=self._observers,
         )
-        self._heartbeat = Heartbeat(
-            store, self._executor, lease_ms=settings.lease_ms, clock=clock, pulse=pulse, call_timeout=patience
-        )
+        self._heartbeat = Heartbeat(context, self._executor, lease_ms=settings.lease_ms)
         slots = Slots(settings.max_concurrent, settings.abandoned_limit, settings.lease_ms, settings.check_interval_ms)
         self._dispatcher = dispatcher = Dispatcher(
-            store,
-            self._executor,
-            handlers,
-            types,
-            instance=self.instance,
-            slots=slots,
-            clock=clock,
-            pulse=pulse,
-            chance=chance,
-            call_timeout=patience,
-            blocked_types=blocked_types,
+            context, self._executor, handlers, types, slots=slots, blocked_types=blocked_types
         )
-        self._sweeper = Sweeper(
-            store,
-            self._beat,
-            self._ticked,
-            sweep_ms=settings.sweep_ms,
-            pulse=pulse,
-            chance=chance,
-            call_timeout=patience,
-        )
-        self._recorder = Recorder(store, stats, clock=clock, pulse=pulse, chance=chance, call_timeout=patience)
-        self._pump = Pump(store, types.values(), pulse=pulse, chance=chance, call_timeout=patience)
+        self._sweeper = Sweeper(context, self._beat, self._ticked, sweep_ms=settings.sweep_ms)
+        self._recorder = Recorder(context, stats)
+        self._pump = Pump(context, types.values())
         self._own: list[Duty[Any]] = [
-            Listener(store, dispatcher.poke, pulse=pulse, chance=chance, call_timeout=patience),
-            Pruner(store, run_ttl_ms=settings.run_ttl_ms, pulse=pulse, chance=chance, call_timeout=patience),
+            Listener(context, dispatcher.poke),
+            Pruner(context, run_ttl_ms=settings.run_ttl_ms),
             self._recorder,
             self._pump,
         ]
         if isinstance(store, Reconcilable):
             self._own.append(Reconciler(store, pulse=pulse, chance=chance))
-        context = DutyContext(store, self.instance, clock, pulse, chance, patience)
         self._added = () if duties is None else tuple(duties(context))
         _check_names([dispatcher, self._heartbeat, self._sweeper, *self._own, *self._added])
         self._executor.on_settled = self._on_settled

@@ -24,6 +24,10 @@ class TestAfter(Suite):
         await world.schedule(key, name, user_id="u1", device_id="phone")
         await world.run(transition, name)
 
+    async def _run_and_pump(self, world: World, name: str, key: str = "k") -> None:
+        await self._run(world, name, key)
+        await world.pump()
+
     async def test_a_completion_makes_the_follower_due(self, world: World, chain: None) -> None:
         await self._run(world, "a")
         assert await world.task("k", "b") is None
@@ -43,14 +47,11 @@ class TestAfter(Suite):
         assert [await world.status(key, "b") for key in ("k1", "k2", "k3")] == [TaskStatus.PENDING] * 3
 
     async def test_fan_in_waits_for_all(self, world: World, chain: None) -> None:
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         assert await world.task("k", "d") is None
-        await self._run(world, "c", key="other")
-        await world.pump()
+        await self._run_and_pump(world, "c", key="other")
         assert await world.task("k", "d") is None
-        await self._run(world, "c")
-        await world.pump()
+        await self._run_and_pump(world, "c")
         assert await world.status("k", "d") is TaskStatus.PENDING
 
     async def test_again_only_after_each_has_completed_again(self, world: World, chain: None) -> None:
@@ -58,32 +59,25 @@ class TestAfter(Suite):
             await self._run(world, name)
         await world.pump()
         await world.run(task_type="d")
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         assert await world.status("k", "d") is TaskStatus.COMPLETED
-        await self._run(world, "c")
-        await world.pump()
+        await self._run_and_pump(world, "c")
         assert await world.status("k", "d") is TaskStatus.PENDING
 
     async def test_one_that_was_claimed_in_between_starts_anew(self, world: World, chain: None) -> None:
         """a completes, d is claimed by other means, c completes: that is not yet both since the claim."""
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         await world.schedule("k", "d")
         await world.run(task_type="d")
-        await self._run(world, "c")
-        await world.pump()
+        await self._run_and_pump(world, "c")
         assert await world.status("k", "d") is TaskStatus.COMPLETED
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         assert await world.status("k", "d") is TaskStatus.PENDING
 
     async def test_a_completion_while_the_follower_runs_is_followed_up(self, world: World, chain: None) -> None:
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         running = await world.claim_one("b")
-        await self._run(world, "a")
-        await world.pump()
+        await self._run_and_pump(world, "a")
         await world.settle(running)
         assert await world.status("k", "b") is TaskStatus.PENDING
 
@@ -102,8 +96,7 @@ class TestAfter(Suite):
 
     async def test_a_failed_one_leaves_the_follower_waiting_until_it_succeeds(self, world: World, chain: None) -> None:
         await self._run(world, "a", transition=Transition.FAIL)
-        await self._run(world, "c")
-        await world.pump()
+        await self._run_and_pump(world, "c")
         assert await world.task("k", "d") is None
         await world.store.redrive([(await world.there("k", "a")).identity], now=world.now)
         await world.run(task_type="a")

@@ -7,7 +7,7 @@ import pytest
 from rota.core.outcome import Answer
 from rota.core.task import TaskStatus, Transition, Want
 from rota.core.task_type import TaskType
-from rota.testing.conformance.world import Suite, World
+from rota.testing.conformance.world import SETTLING, Suite, World
 from rota.triggers import Once, encode_trigger
 
 __all__ = ["TestCancel"]
@@ -30,17 +30,7 @@ class TestCancel(Suite):
         await world.apply(Transition.CANCEL)
         assert await world.status("k") is TaskStatus.CANCELLED
 
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.DISCARD,
-            Transition.RETRY,
-            Transition.FAIL,
-            Transition.SNOOZE,
-            Transition.RELEASE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     @pytest.mark.parametrize("recurring", [False, True])
     async def test_every_exit_of_a_running_one_cancels_it(
         self, world: World, work: TaskType, transition: Transition, recurring: bool

@@ -127,9 +127,7 @@ class TestFind(Suite):
         self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """However few match, the pages together hold all that do, once and in order."""
-        for module in QUERIES:
-            monkeypatch.setattr(f"{module}.LOOKED_AT", 7)
-        monkeypatch.setattr("rota.stores.redis.queries.FILTERED", 3)
+        look_at_few(monkeypatch, 7, filtered=3)
         await world.type("other")
         for number in range(30):
             await world.schedule(f"{number:02}", "other" if number % 4 else WORK, user_id=f"u{number}", owner="o")
@@ -155,7 +153,11 @@ class TestFind(Suite):
         assert await world.store.get([]) == []
 
 
-QUERIES = ("rota.stores.sql.queries", "rota.stores.redis.queries")
+def look_at_few(monkeypatch: pytest.MonkeyPatch, most: int, *, filtered: int) -> None:
+    """A page of any store that filters looks at so many tasks or runs at the most."""
+    for module in ("sql", "redis"):
+        monkeypatch.setattr(f"rota.stores.{module}.queries.LOOKED_AT", most)
+    monkeypatch.setattr("rota.stores.redis.queries.FILTERED", filtered)
 
 
 class TestKeys(Suite):
@@ -240,9 +242,7 @@ class TestRuns(Suite):
     async def test_a_page_looks_at_so_many_and_no_more(
         self, world: World, work: TaskType, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in QUERIES:
-            monkeypatch.setattr(f"{module}.LOOKED_AT", 5)
-        monkeypatch.setattr("rota.stores.redis.queries.FILTERED", 2)
+        look_at_few(monkeypatch, 5, filtered=2)
         await world.type("other")
         for number in range(24):
             task_type = "other" if number % 3 == 0 else WORK
@@ -250,13 +250,7 @@ class TestRuns(Suite):
             await world.run(Transition.FAIL if number == 1 else Transition.COMPLETE, task_type)
 
         async def all_runs(limit: int, **query: object) -> list[RunRecord]:
-            asked = replace(RunQuery(limit=limit), **query)
-            page = await world.store.runs(asked)
-            found = list(page.items)
-            while page.cursor is not None:
-                page = await world.store.runs(replace(asked, cursor=page.cursor))
-                found += page.items
-            return found
+            return await world.all_runs(replace(RunQuery(limit=limit), **query))
 
         everything = await all_runs(1_000)
         assert [run.key for run in everything] == [f"{number:02}" for number in reversed(range(24))]

@@ -136,6 +136,13 @@ class TestReap(Suite):
 
 
 class TestOutage(Suite):
+    async def _reaped(self, world: World, instance: str, *, sweeps: int, every: str) -> list[str]:
+        reaped: list[str] = []
+        for _ in range(sweeps):
+            world.clock.advance(every)
+            reaped += [task.key for task in (await world.tick(instance)).reaped]
+        return reaped
+
     async def test_nobody_is_to_blame_for_an_outage(self, world: World, work: TaskType) -> None:
         """Thirty seconds in which nobody could sweep: nothing is reaped, every lease is extended, once."""
         await world.schedule("k")
@@ -164,22 +171,14 @@ class TestOutage(Suite):
         await world.claim_one(instance="dead")
         world.clock.advance("30s")
         await world.tick("i2")
-        reaped: list[str] = []
-        for _ in range(6):
-            world.clock.advance("2s")
-            reaped += [task.key for task in (await world.tick("i2")).reaped]
-        assert reaped == ["k"]
+        assert await self._reaped(world, "i2", sweeps=6, every="2s") == ["k"]
 
     async def test_a_lone_survivor_that_is_always_late_takes_over(self, world: World, work: TaskType) -> None:
         """Every sweep comes more than half a lease after the last: a lease is extended once, not for ever."""
         await world.schedule("k")
         await world.tick("survivor")
         await world.claim_one(instance="dead")
-        reaped: list[str] = []
-        for _ in range(5):
-            world.clock.advance("6s")
-            reaped += [task.key for task in (await world.tick("survivor")).reaped]
-        assert reaped == ["k"]
+        assert await self._reaped(world, "survivor", sweeps=5, every="6s") == ["k"]
 
     async def test_whoever_renews_is_extended_again_in_the_next_outage(self, world: World, work: TaskType) -> None:
         await world.schedule("k")

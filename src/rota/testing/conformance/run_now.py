@@ -8,7 +8,7 @@ from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
 from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
-from rota.testing.conformance.world import Suite, World, hourly
+from rota.testing.conformance.world import SETTLING, Suite, World, hourly
 
 __all__ = ["TestRunNow"]
 
@@ -20,17 +20,7 @@ class TestRunNow(Suite):
         assert reply.answer is Answer.OK
         assert (await world.claim_one()).key == "k"
 
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.FAIL,
-            Transition.DISCARD,
-            Transition.RELEASE,
-            Transition.RETRY,
-            Transition.SNOOZE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     async def test_the_series_is_not_shifted(self, world: World, work: TaskType, transition: Transition) -> None:
         made = await world.series("k")
         world.clock.advance("10m")

@@ -9,7 +9,7 @@ from rota.core.task import Task, TaskStatus, Transition
 from rota.core.task_type import TaskType
 from rota.stores.memory import MemoryStore
 from rota.testing.clock import FakeClock
-from rota.testing.conformance.world import Suite, World, hourly
+from rota.testing.conformance.world import SETTLING, Suite, World, hourly
 
 __all__ = ["TestParking", "TestSerial", "TestTheDeadOfOneSerial"]
 
@@ -55,17 +55,7 @@ class TestSerial(Suite):
         await world.schedule("d", "other", serial="s")
         assert [task.key for task in await world.claim(5, ("work", "other"))] == ["a", "b", "c", "d"]
 
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.DISCARD,
-            Transition.RETRY,
-            Transition.FAIL,
-            Transition.SNOOZE,
-            Transition.RELEASE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     async def test_every_exit_lets_the_next_one_in(self, world: World, work: TaskType, transition: Transition) -> None:
         await world.schedule("a", serial="s")
         await world.schedule("b", serial="s")

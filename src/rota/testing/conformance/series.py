@@ -7,7 +7,7 @@ import pytest
 from rota.clock import HOUR, MINUTE, SECOND
 from rota.core.task import TaskStatus, Transition
 from rota.core.task_type import TaskType
-from rota.testing.conformance.world import Suite, World, hourly, policy
+from rota.testing.conformance.world import SETTLING, Suite, World, hourly, policy
 
 __all__ = ["TestByHand", "TestEdited", "TestLimits", "TestMisfire", "TestNoSilentSkip", "TestOverlap", "TestSeries"]
 
@@ -329,17 +329,7 @@ class TestByHand(Suite):
     """A due time that somebody sets on a series is a run that was asked for: the series stays as it is."""
 
     @pytest.mark.parametrize("by", ["update", "schedule"])
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.FAIL,
-            Transition.DISCARD,
-            Transition.RELEASE,
-            Transition.RETRY,
-            Transition.SNOOZE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     async def test_a_due_time_does_not_shift_the_series(
         self, world: World, work: TaskType, by: str, transition: Transition
     ) -> None:

@@ -13,7 +13,7 @@ from rota.core.task import NewTask, RunStatus, Settlement, TaskStatus, Transitio
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.errors import InvalidInput
 from rota.stores.base import MAX_TEXT
-from rota.testing.conformance.world import WORK, Suite, World
+from rota.testing.conformance.world import SETTLING, WORK, Suite, World
 
 __all__ = ["TestComplete", "TestFencing", "TestLostReplies", "TestRetry", "TestSnoozeAndRelease"]
 
@@ -183,17 +183,7 @@ class TestSnoozeAndRelease(Suite):
 
 
 class TestFencing(Suite):
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.DISCARD,
-            Transition.RETRY,
-            Transition.FAIL,
-            Transition.SNOOZE,
-            Transition.RELEASE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     async def test_a_stale_settle_changes_nothing(self, world: World, work: TaskType, transition: Transition) -> None:
         await world.schedule("k")
         old = await world.claim_one()
@@ -227,17 +217,7 @@ class TestFencing(Suite):
 
 
 class TestLostReplies(Suite):
-    @pytest.mark.parametrize(
-        "transition",
-        [
-            Transition.COMPLETE,
-            Transition.DISCARD,
-            Transition.RETRY,
-            Transition.FAIL,
-            Transition.SNOOZE,
-            Transition.RELEASE,
-        ],
-    )
+    @pytest.mark.parametrize("transition", SETTLING)
     async def test_the_same_settle_again_is_already_done(
         self, world: World, work: TaskType, transition: Transition
     ) -> None:

@@ -18,22 +18,13 @@ from rota.core.task import RunStatus, Task, TaskStatus, Transition, Want
 from rota.stores.base import Counts
 from rota.stores.memory import MemoryStore
 from rota.testing.clock import FakeClock
-from rota.testing.conformance.world import Suite, World, hourly
+from rota.testing.conformance.world import SETTLING, Suite, World, hourly
 
 __all__ = ["ANSWERS", "LEAVING", "SETTLING", "SITUATIONS", "Situation", "TestTable", "is_possible", "make_task"]
 
 INTERVAL = 30 * MINUTE
 ABSENT = "absent"
 NO_TOKEN = 999_999_999
-
-SETTLING = (
-    Transition.COMPLETE,
-    Transition.DISCARD,
-    Transition.RETRY,
-    Transition.FAIL,
-    Transition.SNOOZE,
-    Transition.RELEASE,
-)
 
 # What each transition answers in each state, and the state after it ("." = the same). Running tasks are left to LEAVING
 # where the answer is "leave". A settle of something that does not run is stale, whatever its state.

@@ -31,12 +31,22 @@ from rota.stores.base import Beat, Claimed, ClaimRequest, Counts, Purged, RunQue
 from rota.testing.clock import FakeClock
 from rota.triggers import Interval, Policy, encode_trigger
 
-__all__ = ["LEASE", "WORK", "Suite", "World", "hourly", "policy"]
+__all__ = ["LEASE", "SETTLING", "WORK", "Suite", "World", "hourly", "policy"]
 
 WORK = "work"
 """The type that tests use unless they need another."""
 
 LEASE: Millis = 10 * SECOND
+
+SETTLING = (
+    Transition.COMPLETE,
+    Transition.DISCARD,
+    Transition.RETRY,
+    Transition.FAIL,
+    Transition.SNOOZE,
+    Transition.RELEASE,
+)
+"""How a run can be settled."""
 
 
 def hourly(anchor_at: Instant, every_ms: Millis = HOUR) -> str:
@@ -211,13 +221,16 @@ class World:
 
     async def runs(self, key: str | None = "k", task_type: str = WORK, limit: int = 50) -> list[RunRecord]:
         """Every run record, oldest first."""
-        asked = RunQuery(task_type=task_type, key=key, limit=limit)
+        return (await self.all_runs(RunQuery(task_type=task_type, key=key, limit=limit)))[::-1]
+
+    async def all_runs(self, asked: RunQuery) -> list[RunRecord]:
+        """What all pages of an answer hold, newest first."""
         page = await self.store.runs(asked)
         records = list(page.items)
         while page.cursor is not None:
             page = await self.store.runs(replace(asked, cursor=page.cursor))
             records += page.items
-        return records[::-1]
+        return records
 
     async def counts(self, task_type: str = WORK) -> Counts:
         return (await self.store.counts()).get(task_type, Counts())
