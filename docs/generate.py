@@ -339,8 +339,8 @@ database, spool, types and handlers, the worker in the background and the parts;
 WALKS = """## Four walks
 
 **A touch over HTTP.** `api/guard.py` looks at host, origin and body; the route checks the role (`api/routing.py`,
-`api/auth.py`); `app/rota.py: touch` looks the type up; `app/host.py: touch` builds the key and offers the activity to
-the spool or the store; the store validates it (`stores/limits.py`), joins it to a group (`group_commit.py`) and runs
+`api/auth.py`); `app/host.py: touch` looks the type up, builds the key and offers the activity to the spool or the
+store; the store validates it (`stores/limits.py`), joins it to a group (`group_commit.py`) and runs
 the verb once for the group: `stores/verbs.py` with `core/activity.py` in a transaction on SQL, `lua/touch.lua` on
 Redis. The answer is an outcome.
 
@@ -358,7 +358,20 @@ what came of it written in one transaction (`agents/runs/run_store.py`) before t
 somebody agreed to; `carry_out` applies the transition page by page to exactly those tasks, and the audit log gets
 what changed and what was refused.
 
-`python -m bench hops` counts the functions that each walk enters, and in how many files (`--list` names them).
+How far that is, in functions that a call enters and files that they lie in. `python -m bench hops` counts them
+(`python -m bench.hops --list touch` names them); "before" is the same count when faces, parts and stores still knew
+each other:
+
+| walk | before | now |
+|---|---|---|
+| a touch over HTTP, on SQLite | 153 in 30 | 101 in 28 |
+| a touch over HTTP, on Redis | 128 in 29 | 81 in 24 |
+| a run from due to settled, on Redis | 107 in 25 | 66 in 18 |
+| a run of an agent, on SQLite | 359 in 62 | 245 in 45 |
+| a bulk action over HTTP, on SQLite | 167 in 30 | 135 in 32 |
+
+Of a touch about thirty functions in eleven files are HTTP and who is asking: a token is looked up in the database at
+every call, so that one that was revoked is refused at once.
 """
 
 
