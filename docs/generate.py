@@ -364,11 +364,11 @@ each other:
 
 | walk | before | now |
 |---|---|---|
-| a touch over HTTP, on SQLite | 153 in 30 | 101 in 28 |
-| a touch over HTTP, on Redis | 128 in 29 | 81 in 24 |
-| a run from due to settled, on Redis | 107 in 25 | 66 in 18 |
+| a touch over HTTP, on SQLite | 153 in 30 | 96 in 27 |
+| a touch over HTTP, on Redis | 128 in 29 | 70 in 21 |
+| a run from due to settled, on Redis | 107 in 25 | 62 in 17 |
 | a run of an agent, on SQLite | 359 in 62 | 245 in 45 |
-| a bulk action over HTTP, on SQLite | 167 in 30 | 135 in 32 |
+| a bulk action over HTTP, on SQLite | 167 in 30 | 133 in 31 |
 
 Of a touch about thirty functions in eleven files are HTTP and who is asking: a token is looked up in the database at
 every call, so that one that was revoked is refused at once.

@@ -81,7 +81,7 @@ def isoformat(at: Instant | None) -> str | None:
     """ISO 8601 in UTC with milliseconds, the way every face prints an instant; None stays None."""
     if at is None:
         return None
-    return to_datetime(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{(_EPOCH + timedelta(milliseconds=at)).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 _UNITS: dict[str, Millis] = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}

@@ -148,11 +148,12 @@ class Tokens:
     async def _valid(self, condition: Any) -> Token | None:
         def read(connection: Connection) -> tuple[Token | None, Instant]:
             now = self._database.backend.dialect.now(connection)
-            row = connection.execute(select(table).where(condition)).mappings().one_or_none()
+            lasts = table.c.revoked_at.is_(None) & (table.c.expires_at.is_(None) | (table.c.expires_at > now))
+            row = connection.execute(select(table).where(condition, lasts)).mappings().one_or_none()
             return (None if row is None else _token(row)), now
 
         token, now = await self._database.read(read)
-        if token is None or not token.is_valid(now):
+        if token is None:
             return None
         if token.last_used_at is None or now - token.last_used_at >= USED_EVERY_MS:
             used = table.update().where(table.c.id == token.id).values(last_used_at=now)

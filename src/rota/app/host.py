@@ -206,7 +206,7 @@ class Host:
 
     async def touch(self, task_type: str, user_id: str, device_id: str | None, agent_id: str | None) -> Touched:
         """A user was active. A type that is unknown or not user_activity is an error."""
-        known = await self.types.find(task_type)
+        known = self.registry.types.get(task_type) or await self.types.find(task_type)
         if known is None:
             raise UnknownTaskType(
                 f"There is no task type {task_type!r}. {did_you_mean(task_type, self.declared or ['none yet'])}"
@@ -250,8 +250,9 @@ class Host:
                 await self.types.declare_again([activity.task_type])
                 is_declared_again = True
             else:
-                if touched.outcome is not TouchOutcome.SPOOLED:
-                    self.types.heard(activity.task_type, is_off=touched.outcome is TouchOutcome.DISABLED)
+                is_off = touched.outcome is TouchOutcome.DISABLED
+                if (is_off or self.types.off) and touched.outcome is not TouchOutcome.SPOOLED:
+                    self.types.heard(activity.task_type, is_off=is_off)
                 return touched
 
     # --- at work ---
@@ -384,7 +385,7 @@ class Host:
         store = self.connection.store()
         if store is None:
             store = await self._connect()
-        if self.types.has_news:
+        if self.registry.undeclared and self.types.has_news:
             await self.types.declare(store)
         return store
 
@@ -462,7 +463,7 @@ class Host:
 
     def _ready_store(self) -> Store | None:
         """What `ready` would give without waiting; None if it would have to wait."""
-        return None if self.types.has_news else self.connection.store()
+        return None if self.registry.undeclared and self.types.has_news else self.connection.store()
 
     async def _prepare(self, store: Store) -> None:
         for warning in self.config.warnings:

@@ -25,7 +25,7 @@ class KnownTypes:
         self.declares = True
         """Whether the store is told of this process's types. Who serves none of them leaves that to those who do."""
         self._elsewhere: dict[str, TaskType] = {}
-        self._off: set[str] = set()
+        self.off: set[str] = set()
         """The types that take nothing on, as the store last said."""
 
     @property
@@ -46,14 +46,14 @@ class KnownTypes:
     def takes(self, name: str) -> bool:
         """Whether a type takes activity on, as far as that is known without the store."""
         known = self._registry.types.get(name) or self._elsewhere.get(name)
-        return (known is None or known.enabled) and name not in self._off
+        return (known is None or known.enabled) and name not in self.off
 
     def heard(self, name: str, *, is_off: bool) -> None:
         """The store has just said whether a type takes activity on."""
         if is_off:
-            self._off.add(name)
-        elif self._off:
-            self._off.discard(name)
+            self.off.add(name)
+        else:
+            self.off.discard(name)
 
     async def declare_all(self, store: Store) -> None:
         """Tell a store that was just opened of every type of this process."""
@@ -109,5 +109,5 @@ class KnownTypes:
 
     def _learn(self, records: Collection[TypeRecord]) -> None:
         """What the store says of types, for when it is away."""
-        self._off -= {record.task_type.name for record in records}
-        self._off |= {record.task_type.name for record in records if not record.accepts}
+        self.off -= {record.task_type.name for record in records}
+        self.off |= {record.task_type.name for record in records if not record.accepts}

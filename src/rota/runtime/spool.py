@@ -212,15 +212,15 @@ class Spool:
         """The store's answer, or `spooled`. If the disk will not take it either: `StoreUnavailable`."""
         if self._away is None:
             try:
-                return await self._send(activity)
+                store = self._connected() or await self._connect()
+                # The group that it has joined goes on without it: giving up here cancels nothing.
+                async with asyncio.timeout(self._patience):
+                    return (await store.touch([activity]))[0]
+            except TimeoutError:
+                self._lost_the_store(StoreUnavailable(f"The store did not answer within {self._patience:g} s."))
             except StoreUnavailable as error:
                 self._lost_the_store(error)
         return await self._keep(activity)
-
-    async def _send(self, activity: Activity) -> Touched:
-        store = self._connected() or await self._connect()
-        # The group that it has joined goes on without it: giving up here cancels nothing.
-        return (await with_timeout(self._patience, "touch", store.touch([activity])))[0]
 
     async def _connect(self) -> Store:
         """The store, connected within the time of a call. It goes on connecting when that is over."""

@@ -39,6 +39,8 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
+
 from rota.clock import DAY
 from rota.core.task import Identity
 from rota.errors import InvalidConfig
@@ -83,14 +85,13 @@ class Keys:
         self.erasures = f"{prefix}erasures"
         self.wake = f"{prefix}wake"
         """The channel on which instances wake each other."""
+        self.type = lru_cache(1_000)(partial(self.of, "task_type"))
+        """The key of a type by its name: every call of a script asks for it, and types are few."""
 
     def of(self, kind: str, task_type: str, suffix: str | int | None = None) -> str:
         """A key of one type."""
         stem = f"{self.prefix}{kind}:{{{task_type}}}"
         return stem if suffix is None else f"{stem}:{suffix}"
-
-    def type(self, name: str) -> str:
-        return f"{self.prefix}task_type:{{{name}}}"
 
     def task(self, identity: Identity) -> str:
         return self.of("task", identity.task_type, identity.key)
@@ -104,6 +105,7 @@ class Keys:
         return self.of("bucket", name)
 
 
+@lru_cache(1_000)
 def declared(key: str) -> tuple[str, ...]:
     """The keys that a script declares: the one that leads to its node, and for a type's script one that never exists.
 

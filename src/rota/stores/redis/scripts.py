@@ -158,7 +158,7 @@ class Scripts:
         return [_reply(Identity(task_type, item.key), *each) for item, each in zip(settlements, found, strict=True)]
 
     async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> Any:
-        woke, *found = await self.run(name, task_type, items, now)
+        woke, *found = await self.server.run(name, self.keys.type(task_type), self._args(task_type, items, now))
         if woke:
             self.on_due_soon()
         # Without its type nothing can be decided: the slow way says so.

@@ -68,6 +68,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_TYPE_OF = attrgetter("task_type")
 _NOTE = "note:"
 """What the fields of notes begin with."""
 SCHEMA = 1
@@ -223,6 +224,9 @@ class RedisStore(GroupedStore):
     async def _write(
         self, verb: Verb[Item, Result], items: list[Item], now: Instant | None = None
     ) -> list[Result | Exception]:
+        names = set(map(_TYPE_OF, items))
+        if len(names) == 1:
+            return await self._write_one_type(verb, now, names.pop(), items)
         return await self._by_type(items, partial(self._write_one_type, verb, now))
 
     async def _write_one_type(
@@ -252,7 +256,7 @@ class RedisStore(GroupedStore):
         self,
         items: Sequence[Item],
         run: Callable[[str, list[Item]], Awaitable[Sequence[T]]],
-        type_of: Callable[[Item], str] = attrgetter("task_type"),
+        type_of: Callable[[Item], str] = _TYPE_OF,
     ) -> list[T]:
         """Hand each type its own items; the answers in the order of the items."""
         parts: defaultdict[str, list[int]] = defaultdict(list)
