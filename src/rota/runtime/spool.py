@@ -217,7 +217,12 @@ class Spool:
                 async with asyncio.timeout(self._patience):
                     return (await store.touch([activity]))[0]
             except TimeoutError:
-                self._lost_the_store(StoreUnavailable(f"The store did not answer within {self._patience:g} s."))
+                self._lost_the_store(
+                    StoreUnavailable(
+                        f"The store did not answer 'touch' within {self._patience:g} s. It is asked again; check that"
+                        " it is up."
+                    )
+                )
             except StoreUnavailable as error:
                 self._lost_the_store(error)
         return await self._keep(activity)
