@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
 
-__all__ = ["MAX_GROUP", "MAX_GROUP_BYTES", "GroupCommit"]
+__all__ = ["MAX_GROUP", "MAX_GROUP_BYTES", "GroupCommit", "write_together"]
 
 MAX_GROUP: Final = 200
 MAX_GROUP_BYTES: Final = 1_048_576
@@ -147,3 +147,15 @@ class GroupCommit(Generic[Item, Result]):
                     break
             else:
                 future.set_result(cast("list[Result]", answers))
+
+
+async def write_together(
+    write: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]], items: list[Item]
+) -> list[Result | Exception]:
+    """Items in one go; if together they cannot be written, each by itself: the bad one fails alone."""
+    try:
+        return [*await write(items)]
+    except Exception as error:
+        if len(items) == 1 or isinstance(error, StoreUnavailable):
+            return [error] * len(items)
+    return [(await write_together(write, [item]))[0] for item in items]

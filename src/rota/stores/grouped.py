@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,14 +16,14 @@ from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
 from rota.core.outcome import Reply, Scheduled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, RunRecord, Settlement, Transition
-from rota.errors import InvalidInput, StoreUnavailable
+from rota.errors import InvalidInput
 from rota.group_commit import GroupCommit
 from rota.stores import limits, verbs
 from rota.stores.base import DEFAULT_PAGE, Page, RunQuery, Snapshot, Store
 from rota.stores.queries import unknown_type
 from rota.stores.work import Work
 
-__all__ = ["GroupedStore", "Verb", "write_together"]
+__all__ = ["GroupedStore", "Verb"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -147,15 +147,3 @@ class GroupedStore(Store):
     @abstractmethod
     async def _known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
         """A page of what is known of a user's identities."""
-
-
-async def write_together(
-    write: Callable[[list[Item]], Awaitable[Sequence[Result]]], items: list[Item]
-) -> list[Result | Exception]:
-    """Items in one go; if together they cannot be written, each by itself: the bad one fails alone."""
-    try:
-        return [*await write(items)]
-    except Exception as error:
-        if len(items) == 1 or isinstance(error, StoreUnavailable):
-            return [error] * len(items)
-    return [(await write_together(write, [item]))[0] for item in items]

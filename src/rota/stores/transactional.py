@@ -15,6 +15,7 @@ from rota.core.history import Slice
 from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, Task
 from rota.core.task_type import TaskType
+from rota.group_commit import write_together
 from rota.stores import limits, users, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -30,7 +31,7 @@ from rota.stores.base import (
     Tick,
     TypeRecord,
 )
-from rota.stores.grouped import GroupedStore, Verb, write_together
+from rota.stores.grouped import GroupedStore, Verb
 from rota.stores.transaction import WholeTransaction
 from rota.stores.work import Work, unit_of_work
 

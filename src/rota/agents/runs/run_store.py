@@ -20,8 +20,8 @@ from rota.agents.schedules.agent_task import Origin, origin_of, row_of
 from rota.clock import SECOND, Instant, isoformat
 from rota.database import Database
 from rota.database.tables.agents import groups, provenance, results, running, sessions
-from rota.errors import LeaseLost, StoreUnavailable
-from rota.group_commit import GroupCommit
+from rota.errors import LeaseLost
+from rota.group_commit import GroupCommit, write_together
 from rota.runtime.verdict import shortened
 
 __all__ = [
@@ -273,22 +273,10 @@ def _together(
 ) -> Callable[[list[Item]], Awaitable[Sequence[Answer | Exception]]]:
     """In one transaction; if it fails one by one, so that nobody's trouble is another's."""
 
-    async def alone(item: Item) -> Answer | Exception:
-        try:
-            (answer,) = await transact(partial(work, [item]))
-        except Exception as error:
-            return error
-        return answer
+    async def write(items: list[Item]) -> Sequence[Answer | Exception]:
+        return await transact(partial(work, items))
 
-    async def together(items: list[Item]) -> Sequence[Answer | Exception]:
-        try:
-            return await transact(partial(work, items))
-        except StoreUnavailable:
-            raise
-        except Exception:
-            return [await alone(item) for item in items]
-
-    return together
+    return partial(write_together, write)
 
 
 def _size(item: RunStart | RunOutput | RunEnd) -> int:

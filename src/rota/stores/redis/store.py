@@ -28,6 +28,7 @@ from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, RunRecord, Task
 from rota.core.task_type import TaskType
 from rota.errors import SchemaMismatch, StoreUnavailable
+from rota.group_commit import write_together
 from rota.stores import limits, verbs
 from rota.stores.base import (
     DEFAULT_PAGE,
@@ -49,7 +50,7 @@ from rota.stores.base import (
     TypeRecord,
 )
 from rota.stores.claiming import Claiming, Queue
-from rota.stores.grouped import GroupedStore, Verb, write_together
+from rota.stores.grouped import GroupedStore, Verb
 from rota.stores.redis import duties, erasing
 from rota.stores.redis.address import parse_address
 from rota.stores.redis.client import Server
