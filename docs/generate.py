@@ -364,11 +364,11 @@ each other:
 
 | walk | before | now |
 |---|---|---|
-| a touch over HTTP, on SQLite | 153 in 30 | 96 in 27 |
-| a touch over HTTP, on Redis | 128 in 29 | 70 in 21 |
+| a touch over HTTP, on SQLite | 153 in 30 | 95 in 24 |
+| a touch over HTTP, on Redis | 128 in 29 | 69 in 18 |
 | a run from due to settled, on Redis | 107 in 25 | 62 in 17 |
-| a run of an agent, on SQLite | 359 in 62 | 245 in 45 |
-| a bulk action over HTTP, on SQLite | 167 in 30 | 133 in 31 |
+| a run of an agent, on SQLite | 359 in 62 | 245 in 44 |
+| a bulk action over HTTP, on SQLite | 167 in 30 | 134 in 30 |
 
 Of a touch thirty functions in nine files are HTTP and who is asking: a token is looked up in the database at
 every call, so that one that was revoked is refused at once.

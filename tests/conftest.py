@@ -103,7 +103,7 @@ def postgres(_postgres: PostgresServer | ServerAbsent) -> PostgresServer:
 def postgres_url(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
     """An empty schema of its own, gone after the test."""
     # A store that closes waits for its listener to look up; here it looks up often, and closing takes no seconds.
-    monkeypatch.setattr("rota.database.backend.LISTEN_SLICE", 0.02)
+    monkeypatch.setattr("rota.database.backends.postgres.LISTEN_SLICE", 0.02)
     with postgres.schema() as url:
         yield url
 

@@ -119,12 +119,12 @@ async def test_failed_sign_ins_at_once_are_bounded_too(stage: Stage) -> None:
 
 
 async def test_a_sign_in_that_cannot_be_checked_is_no_failed_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away() -> None:
+    async def away(_: object) -> None:
         raise StoreUnavailable("away")
 
     gate = Gate(stage.service)
     with monkeypatch.context() as patch:
-        patch.setattr(stage.app.host.own_database, "open", away)
+        patch.setattr(stage.app.host.own_database.opened, "read", away)
         for _ in range(2 * TRIES):
             with pytest.raises(StoreUnavailable):
                 await gate.sign_in(stage.secrets[Role.VIEWER], "10.0.0.1")

@@ -77,10 +77,10 @@ async def test_a_known_token_may_send_activity_while_nobody_can_look_it_up(
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 200
     assert (await stage.viewer.post("/api/touch", json=body)).status_code == 403
 
-    async def away() -> None:
+    async def away(_: object) -> None:
         raise StoreUnavailable("postgresql://10.0.0.7 is away")
 
-    monkeypatch.setattr(stage.app.host.own_database, "open", away)
+    monkeypatch.setattr(stage.app.host.own_database.opened, "read", away)
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 200
     assert (await stage.viewer.post("/api/touch", json=body)).status_code == 403, "its role is remembered with it"
     stranger = {"Authorization": "Bearer rota_stranger"}
@@ -109,8 +109,8 @@ async def test_a_token_that_was_refused_is_not_remembered(stage: Stage, monkeypa
     await tokens.revoke(mine.id)
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 401
 
-    async def away() -> None:
+    async def away(_: object) -> None:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(stage.app.host.own_database, "open", away)
+    monkeypatch.setattr(stage.app.host.own_database.opened, "read", away)
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 503

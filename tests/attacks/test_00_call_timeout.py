@@ -17,7 +17,7 @@ from rota.call_timeout import DEFAULT_MS
 from rota.clock import MINUTE, SECOND
 from rota.core.task import Renewal
 from rota.database import Database
-from rota.database.backend import PostgresLimits
+from rota.database.backends.postgres import PostgresLimits
 from rota.errors import InvalidConfig, StoreUnavailable
 from rota.stores import open_store
 from rota.stores.sql.store import SqlStore

@@ -34,7 +34,7 @@ _APPLICATIONS_OWN: tuple[LiteralString, ...] = (
 @pytest.fixture
 def own_database(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
     """The URL of an empty database without a word about schemas, as an application has it."""
-    monkeypatch.setattr("rota.database.backend.LISTEN_SLICE", 0.02)
+    monkeypatch.setattr("rota.database.backends.postgres.LISTEN_SLICE", 0.02)
     name = f"application_{next(_numbers)}"
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(cast("LiteralString", f"CREATE DATABASE {name}"))

@@ -16,7 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from tests.opening import opened
 
 from rota.database import Database
-from rota.database.backend import SqliteBackend
+from rota.database.backends.sqlite import SqliteBackend
 from rota.database.driver_errors import KINDS, POSTGRES, SQLITE, Meaning, meaning_of
 from rota.errors import StoreError, StoreUnavailable
 from rota.testing.servers import PostgresServer

@@ -94,7 +94,7 @@ class Gate:
         """The valid token with this secret; `through_outages`, also one that was valid before the database went."""
         digest = digest_of(secret)
         try:
-            token = await Tokens(await self._own_database.open()).find(secret)
+            token = await (await self._tokens()).find(secret)
         except StoreUnavailable as error:
             remembered = self._recalled(digest) if through_outages else None
             if remembered is None:
@@ -113,7 +113,7 @@ class Gate:
         if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 19) or int(ends_at) <= self._clock.now():
             return None
         try:
-            token = await Tokens(await self._own_database.open()).get(token_id)
+            token = await (await self._tokens()).get(token_id)
         except StoreUnavailable as error:
             raise _away() from error
         if token is None or not _opens(token, int(ends_at), sealed):
@@ -142,6 +142,9 @@ class Gate:
         if token is not None:
             self._failures.pop(address, None)
         return token
+
+    async def _tokens(self) -> Tokens:
+        return Tokens(self._own_database.opened or await self._own_database.open())
 
     def _take_back(self, address: str, at: Instant) -> None:
         """A sign-in that could not be checked is no failed one."""

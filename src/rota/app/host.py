@@ -232,7 +232,7 @@ class Host:
             with self.producer.making("touch", task_type) as note:
                 touched = await self._offer(activity)
                 note(touched.outcome)
-        self.stats.touched(task_type, touched.outcome)
+        self.stats.touches[task_type][str(touched.outcome)] += 1
         return touched
 
     async def _offer(self, activity: Activity) -> Touched:

@@ -46,7 +46,8 @@ class OwnDatabase:
         self._given_clock = given_clock
         self._survives_outages = survives_outages
         self._call_timeout = config.call_timeout_ms / SECOND
-        self._open: Database | None = None
+        self.opened: Database | None = None
+        """What `open` would give without waiting; None if it would have to wait."""
         self._kept: Database | None = None
         self.owner = DatabaseOwnership(
             connected,
@@ -60,14 +61,14 @@ class OwnDatabase:
     async def open(self) -> Database:
         """The open database."""
         self._connected()  # which refuses another event loop than the store's
-        if self._open is None:
+        if self.opened is None:
             database = self._make(await self._sharing_store())
             await database.open()
-            if self._open is not None:  # somebody else was faster
+            if self.opened is not None:  # somebody else was faster
                 await database.close()
             else:
-                self._open = database
-        return self._open
+                self.opened = database
+        return self.opened
 
     async def of_part(self, part: str, *, settle: bool = False) -> Database:
         """The database for what is of a part. `DatabaseElsewhere` if the store's tasks of that part belong to another
@@ -82,7 +83,7 @@ class OwnDatabase:
     @property
     def is_chosen(self) -> bool:
         """Whether somebody wants a database here: it is the store, it is configured, or it is in use already."""
-        return self.is_the_store or "database" in self._config.sources or self._open is not None
+        return self.is_the_store or "database" in self._config.sources or self.opened is not None
 
     async def troubles(self) -> list[str]:
         """Why some of the tasks that this process could run are not run here, as far as that can be known now."""
@@ -95,14 +96,14 @@ class OwnDatabase:
             return []  # who serves asks again and again
 
     async def close(self) -> None:
-        if self._open is not None:
-            database, self._open = self._open, None
+        if self.opened is not None:
+            database, self.opened = self.opened, None
             await database.close()
 
     def forget_parent(self) -> None:
         """In a forked child: it is open in the parent, and not here."""
-        keep_for_ever(self._open, self._kept)
-        self._open = self._kept = None
+        keep_for_ever(self.opened, self._kept)
+        self.opened = self._kept = None
 
     async def _sharing_store(self) -> Store | None:
         """The store, which may share its database; None if it is away and the database lies elsewhere."""

@@ -19,7 +19,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant
-from rota.database.backend import Backend, backend_for
+from rota.database.backend import Backend
+from rota.database.backends import backend_for
 from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.schema import is_current, prepare
 from rota.database.tables.tasks import meta

@@ -7,13 +7,12 @@ to the store's history. Both see the same figures, and a run pays for one of the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
 from rota.clock import Instant, Millis
 from rota.core.history import BOUNDS_MS, Resolution, Slice, bounded_reason
-from rota.core.outcome import TouchOutcome
 from rota.core.task import Task, Transition
 from rota.runtime.running import Running
 from rota.runtime.verdict import StopCause, Verdict
@@ -102,8 +101,9 @@ class InstanceStats:
         self.reaped_total = 0
         self.claims_total = 0
         self.claimed_total = 0
-        self.touches: dict[str, dict[str, int]] = {}
-        """Activities, by type and by what they led to."""
+        # One dictionary inside another: texts know their hash, a pair of them would have to be hashed at every touch.
+        self.touches: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Activities, by type and by what they led to: whoever takes one adds it here."""
         self.passed: dict[str, Counter[str]] = {}
         """Runs that stopped without having ended, by type and by how: released, snoozed."""
         self._new: _StatsByType = {}
@@ -147,14 +147,6 @@ class InstanceStats:
     def claimed(self, count: int) -> None:
         self.claims_total += 1
         self.claimed_total += count
-
-    def touched(self, task_type: str, outcome: TouchOutcome) -> None:
-        # One dictionary inside another: texts know their hash, a pair of them would have to be hashed at every touch.
-        counts = self.touches.get(task_type)
-        if counts is None:
-            counts = self.touches[task_type] = {}
-        word = str.__str__(outcome)
-        counts[word] = counts.get(word, 0) + 1
 
     def _stats_of(self, task: Task) -> RunStats:
         at = task.task_type, task.trigger_mode

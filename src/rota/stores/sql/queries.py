@@ -32,7 +32,8 @@ from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import decode_task_type
-from rota.database.dialect import Postgres, Sqlite
+from rota.database.backends.postgres import PostgresDialect
+from rota.database.backends.sqlite import SqliteDialect
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import run_logs, tasks
 from rota.keys import GLOBAL_KEY
@@ -74,7 +75,7 @@ _SET_ASIDE = frozenset({TaskStatus.FAILED, TaskStatus.PAUSED, TaskStatus.CANCELL
 
 def get(connection: Connection, identities: Sequence[Identity]) -> list[Task | None]:
     """The tasks in the order asked, type by type: a list of pairs would make SQLite read every row."""
-    dialect = Sqlite if connection.dialect.name == "sqlite" else Postgres
+    dialect = SqliteDialect if connection.dialect.name == "sqlite" else PostgresDialect
     found: dict[Identity, Task | None] = {}
     for task_type, group in groupby(sorted(set(identities)), key=lambda identity: identity.task_type):
         given = {"task_type": task_type, "keys": dialect.keys([identity.key for identity in group])}
@@ -84,7 +85,7 @@ def get(connection: Connection, identities: Sequence[Identity]) -> list[Task | N
 
 
 @cache
-def _get_statement(dialect: type[Sqlite] | type[Postgres]) -> Select[Any]:
+def _get_statement(dialect: type[SqliteDialect] | type[PostgresDialect]) -> Select[Any]:
     return select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type"), dialect.among(_c.key))
 
 

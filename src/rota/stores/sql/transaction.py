@@ -46,7 +46,7 @@ from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
-from rota.database.dialect import Dialect
+from rota.database.backend import Dialect
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
 from rota.keys import encoded

@@ -1,0 +1,212 @@
+"""PostgreSQL: many writers, LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from sqlalchemy import URL, ColumnElement, Connection, Engine, bindparam, create_engine, event, func, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.types import Text
+
+from rota.clock import SECOND, Clock, Instant, Millis
+from rota.core import token
+from rota.database.backend import AnySelect, Backend
+from rota.database.driver_errors import is_wrong_server
+from rota.database.names import path_of, quoted, without_schema
+from rota.errors import InvalidConfig
+
+__all__ = ["PostgresBackend", "PostgresDialect", "PostgresLimits"]
+
+_CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+_LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+_TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
+_NOTIFY = text("SELECT pg_notify(:channel, '')")
+
+
+class PostgresDialect:
+    """Many writers: rows are locked in (type, key) order, claims pass over what others hold."""
+
+    count_shards = 16
+
+    def __init__(self, schema: str, channel: str, clock: Clock | None = None) -> None:
+        # Locks and channels belong to a database, schemas to us: two of them must neither wake nor hold up each other.
+        self._schema = schema
+        self._channel = channel
+        self._clock = clock
+
+    def now(self, connection: Connection) -> Instant:
+        return int(connection.execute(_CLOCK).scalar_one()) if self._clock is None else self._clock.now()
+
+    @staticmethod
+    def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
+        return column == func.any(bindparam("keys", type_=ARRAY(Text)))
+
+    @staticmethod
+    def keys(keys: Collection[str]) -> object:
+        return list(keys)
+
+    @staticmethod
+    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
+        return query.with_for_update(skip_locked=pass_over)
+
+    def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
+        for name in names:
+            connection.execute(_LOCK_NAME, {"name": f"{self._schema}:{name}"})
+
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+        # Many claim at once, and none waits for another's transaction to end: the sequence says where in the room of
+        # its millisecond each token lies. It cannot be set to a time: two who do so at once would set it back.
+        numbers = connection.execute(_TOKENS, {"count": count}).scalars().all()
+        return [token.floor_at(now) + 1 + number % token.ROOM for number in numbers]
+
+    def poke(self, connection: Connection) -> None:
+        connection.execute(_NOTIFY, {"channel": self._channel})
+
+
+LISTEN_SLICE = 2.0
+"""Seconds that the listener waits at most before it looks whether it should stop."""
+
+
+class PostgresLimits(NamedTuple):
+    """What the server and the pool may take out of one call's limit, so that they are heard before it is over."""
+
+    statement_ms: Millis
+    lock_ms: Millis
+    idle_ms: Millis
+    """Whoever stands still in a transaction, frozen or cut off, holds its rows no longer than others wait for them."""
+    pool_seconds: float
+    connect_seconds: int
+
+    @classmethod
+    def of(cls, call_timeout: float) -> PostgresLimits:
+        whole = call_timeout * SECOND
+        return cls(
+            statement_ms=math.ceil(whole),
+            lock_ms=math.ceil(0.8 * whole),
+            idle_ms=math.ceil(0.6 * whole),
+            pool_seconds=0.8 * call_timeout,
+            connect_seconds=max(2, math.ceil(call_timeout)),  # less than two are two for the driver
+        )
+
+
+class PostgresBackend(Backend):
+    """A few connections, LISTEN and NOTIFY."""
+
+    writers = 4
+    apart = 2
+    in_flight = 3
+    must_look = False
+
+    def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
+        if find_spec("psycopg") is None:
+            raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
+        self.name = url.render_as_string(hide_password=True)
+        self._url = without_schema(url).set(drivername="postgresql+psycopg")
+        path = path_of(url)
+        self.schema = path[0]
+        self._search_path = ", ".join(map(quoted, path))
+        self._channel = f"rota_{self.schema}".encode()[:63].decode(errors="ignore")
+        self.dialect = PostgresDialect(self.schema, self._channel, clock)
+        self._limits = PostgresLimits.of(call_timeout)
+        self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
+        self._apart = self._engine(pool_size=self.apart, max_overflow=0)
+        self._stopping = threading.Event()
+        self._listener: threading.Thread | None = None
+
+    def _engine(self, *, pool_size: int, max_overflow: int) -> Engine:
+        engine = create_engine(
+            self._url,
+            paramstyle="format",
+            poolclass=QueuePool,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_timeout=self._limits.pool_seconds,
+            pool_recycle=1_800,
+            # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
+            connect_args={"connect_timeout": self._connect_seconds()},
+        )
+        event.listen(engine, "connect", self._connected)
+        event.listen(engine, "handle_error", _leave_wrong_server)
+        return engine
+
+    def _connect_seconds(self) -> str:
+        return str(self._url.query.get("connect_timeout", self._limits.connect_seconds))
+
+    def check(self) -> None:
+        """Only connecting tells."""
+
+    def _connected(self, connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET search_path TO {self._search_path}")
+            cursor.execute(f"SET statement_timeout = {self._limits.statement_ms}")
+            cursor.execute(f"SET lock_timeout = {self._limits.lock_ms}")
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {self._limits.idle_ms}")
+        connection.commit()
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        with self.engine.begin() as connection:
+            yield connection
+
+    reading = writing
+
+    @contextmanager
+    def writing_apart(self) -> Generator[Connection]:
+        with self._apart.begin() as connection:
+            yield connection
+
+    def has_changed(self) -> bool:
+        return False
+
+    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
+        def on_notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(poke)
+
+        self._stopping.clear()
+        self._listener = threading.Thread(target=self._listen, args=(on_notify,), name="rota-listen", daemon=True)
+        self._listener.start()
+
+    def _listen(self, on_notify: Callable[[], None]) -> None:
+        """Runs on a thread of its own; when the connection breaks it makes another. The tick covers the gap."""
+        while not self._stopping.is_set():
+            try:
+                self._listen_once(on_notify)
+            except Exception:
+                # Whatever broke it, the writers meet the same trouble and report it; here only patience helps.
+                self._stopping.wait(1.0)
+
+    def _listen_once(self, on_notify: Callable[[], None]) -> None:
+        import psycopg
+
+        conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._connect_seconds()) as connection:
+            connection.execute(f"LISTEN {quoted(self._channel)}".encode())
+            while not self._stopping.is_set():
+                for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
+                    on_notify()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._listener is not None:
+            # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
+            with suppress(SQLAlchemyError), self.engine.begin() as connection:
+                self.dialect.poke(connection)
+            self._listener.join(timeout=2 * LISTEN_SLICE)
+        self.engine.dispose()
+        self._apart.dispose()
+
+
+def _leave_wrong_server(context: ExceptionContext) -> None:
+    """After a fail-over an old connection leads to the standby for ever; a new one finds whoever writes now."""
+    if is_wrong_server(context.original_exception):
+        context.is_disconnect = True
