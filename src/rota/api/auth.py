@@ -144,6 +144,7 @@ class Gate:
         return token
 
     async def _tokens(self) -> Tokens:
+        # Every request comes through here: what is open already need not be asked for.
         return Tokens(self._own_database.opened or await self._own_database.open())
 
     def _take_back(self, address: str, at: Instant) -> None:
