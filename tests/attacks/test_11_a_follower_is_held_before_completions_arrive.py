@@ -54,7 +54,10 @@ async def test_what_arrives_while_a_follower_is_claimed_counts_for_its_next_run(
     claimed, may_commit = threading.Event(), threading.Event()
 
     def claim_slowly(connection: Connection) -> None:
-        work = Work(SqlTransaction(connection, store.database.backend.dialect, 0, frozenset()), clock.now())
+        work = Work(
+            SqlTransaction(connection, store.database.backend.dialect, store.database.changes, 0, frozenset()),
+            clock.now(),
+        )
         request = ClaimRequest(wants=(("d", 1),), instance="i1", claim_id="slow", lease_ms=LEASE)
         assert len(verbs.claim(work, request).tasks) == 1
         work.finish()

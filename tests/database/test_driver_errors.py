@@ -259,5 +259,7 @@ async def test_looking_for_changes_says_so_as_well(sqlite_url: str) -> None:
     raw = database.engine.raw_connection()
     assert isinstance(raw.dbapi_connection, sqlite3.Connection)
     raw.dbapi_connection.close()
-    with pytest.raises(StoreUnavailable):
-        await database.has_changed()
+    with database.changes.subscribe("anything") as heard:
+        assert not await heard.wait(0.1)
+        assert database.changes.trouble is not None
+        assert "cannot be used right now" in database.changes.trouble

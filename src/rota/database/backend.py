@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -46,7 +45,9 @@ class Dialect(Protocol):
 
     def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]: ...
 
-    def poke(self, connection: Connection) -> None: ...
+    def poke(self, connection: Connection, topic: str) -> None:
+        """Tell other processes, once this is committed, that something of a topic has changed; if it can tell."""
+        ...
 
 
 class Backend(ABC):
@@ -83,17 +84,23 @@ class Backend(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]: ...
 
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """Those that write."""
+        return [self.engine]
+
     @abstractmethod
-    def has_changed(self) -> bool:
-        """Whether another process has written since the last look."""
+    def version(self) -> int:
+        """A number that is another one after another process has written."""
 
     @abstractmethod
     def check(self) -> None:
         """Refuse what can be seen to be wrong before the first connection is made."""
 
     @abstractmethod
-    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
-        """Call `poke` on the loop whenever another instance makes something due soon."""
+    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+        """Call `poked`, on a thread of its own, with the topic of each poke, of any process. `heard` is called with
+        None when it begins to hear, and with the reason when it cannot."""
 
     @abstractmethod
     def close(self) -> None: ...

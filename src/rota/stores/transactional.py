@@ -58,11 +58,15 @@ class TransactionalStore(GroupedStore):
 
     # --- units of work ---
 
+    def _wake(self) -> None:
+        """Something is due soon: whoever waits in this process looks."""
+        self._poked.set()
+
     async def _work(self, now: Instant | None, verb: Callable[[Work, *Args], T], *args: *Args) -> T:
         """One unit of work; whoever waits is woken if it made something due soon."""
         answer, is_soon = await self._transact(partial(unit_of_work, now, verb, args))
         if is_soon:
-            self._poked.set()
+            self._wake()
         return answer
 
     async def _work_on_all(
@@ -71,7 +75,7 @@ class TransactionalStore(GroupedStore):
         """One unit of work that sees every type."""
         answer, is_soon = await self._transact(lambda whole: unit_of_work(now, verb, (whole, *args), whole))
         if is_soon:
-            self._poked.set()
+            self._wake()
         return answer
 
     async def _write(

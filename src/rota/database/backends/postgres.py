@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -29,7 +28,7 @@ __all__ = ["PostgresBackend", "PostgresDialect", "PostgresLimits"]
 _CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 _LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 _TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
-_NOTIFY = text("SELECT pg_notify(:channel, '')")
+_NOTIFY = text("SELECT pg_notify(:channel, :topic)")
 
 
 class PostgresDialect:
@@ -68,8 +67,8 @@ class PostgresDialect:
         numbers = connection.execute(_TOKENS, {"count": count}).scalars().all()
         return [token.floor_at(now) + 1 + number % token.ROOM for number in numbers]
 
-    def poke(self, connection: Connection) -> None:
-        connection.execute(_NOTIFY, {"channel": self._channel})
+    def poke(self, connection: Connection, topic: str) -> None:
+        connection.execute(_NOTIFY, {"channel": self._channel, "topic": topic})
 
 
 LISTEN_SLICE = 2.0
@@ -164,43 +163,45 @@ class PostgresBackend(Backend):
         with self._apart.begin() as connection:
             yield connection
 
-    def has_changed(self) -> bool:
-        return False
+    @property
+    def engines(self) -> Sequence[Engine]:
+        return [self.engine, self._apart]
 
-    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
-        def on_notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(poke)
+    def version(self) -> int:
+        return 0
 
+    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
         self._stopping.clear()
-        self._listener = threading.Thread(target=self._listen, args=(on_notify,), name="rota-listen", daemon=True)
+        self._listener = threading.Thread(target=self._listen, args=(poked, heard), name="rota-listen", daemon=True)
         self._listener.start()
 
-    def _listen(self, on_notify: Callable[[], None]) -> None:
+    def _listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
         """Runs on a thread of its own; when the connection breaks it makes another. The tick covers the gap."""
         while not self._stopping.is_set():
             try:
-                self._listen_once(on_notify)
-            except Exception:
-                # Whatever broke it, the writers meet the same trouble and report it; here only patience helps.
+                self._listen_once(poked, heard)
+            except Exception as error:
+                # Whatever broke it, only patience helps here.
+                heard(str(error).strip() or type(error).__name__)
                 self._stopping.wait(1.0)
 
-    def _listen_once(self, on_notify: Callable[[], None]) -> None:
+    def _listen_once(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
         import psycopg
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(conninfo, autocommit=True, connect_timeout=self._connect_seconds()) as connection:
             connection.execute(f"LISTEN {quoted(self._channel)}".encode())
+            heard(None)
             while not self._stopping.is_set():
-                for _ in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
-                    on_notify()
+                for notice in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
+                    poked(notice.payload)
 
     def close(self) -> None:
         self._stopping.set()
         if self._listener is not None:
             # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
             with suppress(SQLAlchemyError), self.engine.begin() as connection:
-                self.dialect.poke(connection)
+                self.dialect.poke(connection, "")
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
         self._apart.dispose()

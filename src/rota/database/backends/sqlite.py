@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -61,7 +60,7 @@ class SqliteDialect:
         last = connection.execute(_NEXT_TOKENS, given).scalar_one()
         return range(last - count + 1, last + 1)
 
-    def poke(self, connection: Connection) -> None:
+    def poke(self, connection: Connection, topic: str) -> None:
         """Other processes look at PRAGMA data_version."""
 
 
@@ -74,11 +73,11 @@ class SqliteBackend(Backend):
     writers = 1
     apart = 0
     in_flight = 1
-    must_look = True
 
     def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         path = url.database or ""
         self.is_in_memory = path in ("", ":memory:")
+        self.must_look = not self.is_in_memory
         self.name = url.render_as_string()
         self._synchronous = str(url.query.get("synchronous", "FULL")).upper()
         if self._synchronous not in _SYNCHRONOUS:
@@ -94,7 +93,7 @@ class SqliteBackend(Backend):
         self._reader = self.engine if self.is_in_memory else self._engine(plain, begin="BEGIN")
         self._to_write = threading.Lock()
         self._to_read = self._to_write if self.is_in_memory else threading.Lock()
-        self._data_version: int | None = None
+        self._connections = 0
         # What is in memory would be lost by closing it.
         turns = (self._to_write, self._to_read)
         self._around_forks = None if self.is_in_memory else ClosedForForks(self._path, self.close, *turns)
@@ -145,22 +144,21 @@ class SqliteBackend(Backend):
         if not self.is_in_memory:
             prepare_sqlite(self._path)
 
-    def has_changed(self) -> bool:
+    def version(self) -> int:
         # Asked on the writer's own connection, so that its own commits do not count.
         with self._to_write:
             raw = self.engine.raw_connection()
             try:
-                version = raw.cursor().execute("PRAGMA data_version").fetchone()[0]
+                version: int = raw.cursor().execute("PRAGMA data_version").fetchone()[0]
             finally:
                 raw.close()
-        known, self._data_version = self._data_version, version
-        return known is not None and known != version
+            return self._connections << 32 | version
 
-    def listen(self, loop: asyncio.AbstractEventLoop, poke: Callable[[], None]) -> None:
-        """Nobody tells: `has_changed` looks."""
+    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+        """Nobody tells: `version` has to be looked at."""
 
     def close(self) -> None:
         self.engine.dispose()
         self._reader.dispose()
         # The next connection counts from another number, and somebody may have written meanwhile: it has changed.
-        self._data_version = None if self._data_version is None else -1
+        self._connections += 1

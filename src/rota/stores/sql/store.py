@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from rota.clock import Clock, Instant, Millis
 from rota.core.history import Resolution, Slice
 from rota.core.task import Identity, RunRecord, Task
 from rota.database import Database
+from rota.database.changes import Subscription
 from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, RunQuery, TaskQuery, TypeRecord
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.sql import queries
-from rota.stores.sql.transaction import Lanes, SqlTransaction
+from rota.stores.sql.transaction import TASKS_CHANGED, Lanes, SqlTransaction
 from rota.stores.transaction import WholeTransaction
 from rota.stores.transactional import TransactionalStore
 
@@ -45,6 +45,7 @@ class SqlStore(TransactionalStore):
         super().__init__(in_flight=self._backend.in_flight, call_timeout=call_timeout)
         self._lanes: Lanes = frozenset()
         self._counted_in = _Shard()
+        self._heard: Subscription | None = None
         self._is_open = False
 
     # --- coming and going ---
@@ -52,17 +53,17 @@ class SqlStore(TransactionalStore):
     async def open(self) -> None:
         if self._is_open:
             return
-        # A new one: an event belongs to the loop that first waited for it.
-        self._poked = asyncio.Event()
         await self.database.open()
         self._is_open = True
-        self._backend.listen(asyncio.get_running_loop(), self._poked.set)
+        self._heard = self.database.changes.subscribe(TASKS_CHANGED)
 
     async def close(self) -> None:
         if not self._is_open:
             return
         await self._drain()
         self._is_open = False
+        if self._heard is not None:
+            self._heard.close()
         await self.database.close()
 
     # --- in transactions ---
@@ -79,29 +80,19 @@ class SqlStore(TransactionalStore):
 
     def _step(self, function: Callable[[WholeTransaction], T], connection: Connection) -> tuple[T, Lanes]:
         """The function's answer, and the lanes that are known to be written once this is committed."""
-        transaction = SqlTransaction(connection, self._backend.dialect, self._counted_in.shard, self._lanes)
+        transaction = SqlTransaction(
+            connection, self._backend.dialect, self.database.changes, self._counted_in.shard, self._lanes
+        )
         return function(transaction), transaction.new_lanes
 
     # --- waiting ---
 
     async def wait(self, timeout_ms: Millis) -> bool:
-        if not self._backend.must_look:
-            return await super().wait(timeout_ms)
-        return await self._wait_and_look(timeout_ms / 1_000)
+        assert self._heard is not None, "whoever waits has opened the store"
+        return await self._heard.wait(timeout_ms / 1_000)
 
-    async def _wait_and_look(self, seconds: float) -> bool:
-        """SQLite cannot tell other processes; they look whether the file has changed, often after activity."""
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        deadline = started + max(seconds, 0)
-        while True:
-            pause = 0.005 if loop.time() - started < 1 else 0.05
-            if await self._wait_for_poke(min(pause, deadline - loop.time())):
-                return True
-            if await self.database.has_changed():
-                return True
-            if loop.time() >= deadline:
-                return False
+    def _wake(self) -> None:
+        """Who waits hears of the commit itself."""
 
     # --- queries ---
 

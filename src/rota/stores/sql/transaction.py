@@ -47,6 +47,7 @@ from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
 from rota.database.backend import Dialect
+from rota.database.changes import Changes
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
 from rota.keys import encoded
@@ -63,7 +64,10 @@ from rota.stores.sql.codec import (
 )
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["SqlTransaction"]
+__all__ = ["TASKS_CHANGED", "Lanes", "SqlTransaction"]
+
+TASKS_CHANGED = "tasks"
+"""The topic of whoever waits for something to become due."""
 
 _c = tasks.c
 _IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
@@ -87,12 +91,15 @@ Lanes = frozenset[tuple[str, int]]
 class SqlTransaction:
     """A `WholeTransaction`: see `stores/transaction.py` for the contract."""
 
-    def __init__(self, connection: Connection, dialect: Dialect, shard: int, known_lanes: Lanes) -> None:
+    def __init__(
+        self, connection: Connection, dialect: Dialect, changes: Changes, shard: int, known_lanes: Lanes
+    ) -> None:
         self.new_lanes: Lanes = frozenset()
         """Lanes that were written for the first time: the store remembers them once this transaction is committed."""
         self._connection = connection
         self._database = connection.dialect.name
         self._dialect = dialect
+        self._changes = changes
         self._shard = shard % dialect.count_shards
         self._known_lanes = known_lanes
         self._pending: dict[str, int] = {}
@@ -102,7 +109,7 @@ class SqlTransaction:
         return self._dialect.now(self._connection)
 
     def poke(self) -> None:
-        self._dialect.poke(self._connection)
+        self._changes.poke(self._connection, TASKS_CHANGED)
 
     def _all(self, statement: Executable, parameters: Mapping[str, object] | None = None) -> Sequence[Any]:
         """Plain tuples from the driver's own cursor: nothing here asks a row for a column by name."""

@@ -1,0 +1,196 @@
+"""Who hears of which changes: one ear per process, for everybody who waits for a commit.
+
+Whoever changes something says so inside the transaction (`poke`), by a topic; whoever waits for such changes has a
+`Subscription`. A commit of this process is heard at once, when its connection goes back to the pool. Those of others
+are told by PostgreSQL (NOTIFY, with the topic as its payload); SQLite tells nobody, so somebody looks whether the file
+has changed, and that wakes all topics. A wake-up says "look again", never what has changed: one too many is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sqlalchemy import Connection, event
+
+from rota.database.backend import Backend
+from rota.errors import StoreError
+from rota.logs import get_logger
+
+__all__ = ["Changes", "Subscription"]
+
+log = get_logger("rota.database")
+
+LOOK_SECONDS: Final = 0.005
+"""How often a file is looked at for a second after something has happened,"""
+IDLE_LOOK_SECONDS: Final = 0.02
+"""and after that."""
+BUSY_SECONDS: Final = 1.0
+
+_POKED: Final = "rota poked"
+"""Where a connection keeps what was poked in its transaction."""
+
+
+class Subscription:
+    """What one of those who wait has heard of its topic. It belongs to the event loop that it was made in."""
+
+    def __init__(self, changes: Changes, topic: str) -> None:
+        self.topic = topic
+        self._changes = changes
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    async def wait(self, seconds: float) -> bool:
+        """Until something of the topic may have changed since the last wait, at most so long. True if woken."""
+        if not self._woken.is_set():
+            with self._changes.somebody_waits():
+                try:
+                    async with asyncio.timeout(max(seconds, 0)):
+                        await self._woken.wait()
+                except TimeoutError:
+                    return False
+        self._woken.clear()
+        return True
+
+    def wake(self) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    def close(self) -> None:
+        self._changes.forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Waiting:
+    """How many wait now; while nobody does, nobody looks."""
+
+    def __init__(self) -> None:
+        self.any = asyncio.Event()
+        self._count = 0
+
+    def __enter__(self) -> None:
+        self._count += 1
+        self.any.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self.any.clear()
+
+
+class Changes:
+    """The hub of one database, in one process. `version` asks the file for the number of its last change."""
+
+    def __init__(self, backend: Backend, version: Callable[[], Awaitable[int]]) -> None:
+        self._backend = backend
+        self._version = version
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._waiting = _Waiting()
+        self._looker: asyncio.Task[None] | None = None
+        self._is_listening = False
+        self.trouble: str | None = None
+        """Why nothing is heard of other instances now; None if all is well."""
+        for engine in backend.engines:
+            event.listen(engine, "checkin", self._committed)
+
+    # --- telling ---
+
+    def poke(self, connection: Connection, topic: str) -> None:
+        """Something of this topic changes in this transaction: tell whoever waits, when it is committed."""
+        connection.info.setdefault(_POKED, set()).add(topic)
+        self._backend.dialect.poke(connection, topic)
+
+    def _committed(self, _connection: Any, record: Any) -> None:
+        """A connection is back: committed, or rolled back, which makes no difference to those who look again."""
+        for topic in record.info.pop(_POKED, ()):
+            self.wake(topic)
+
+    def wake(self, topic: str | None = None) -> None:
+        """From any thread: all who wait for a topic, or for whatever there is."""
+        for subscription in self._subscriptions:
+            if topic is None or subscription.topic == topic:
+                subscription.wake()
+
+    # --- hearing ---
+
+    def subscribe(self, topic: str) -> Subscription:
+        """An ear for a topic, from now on, until it is closed."""
+        if not self._subscriptions:
+            self._begin()
+        subscription = Subscription(self, topic)
+        self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+        if not self._subscriptions:
+            self._end_looking()
+
+    def somebody_waits(self) -> _Waiting:
+        return self._waiting
+
+    def close(self) -> None:
+        """Before the database is closed. Whoever is still subscribed hears nothing more."""
+        self._subscriptions = ()
+        self._end_looking()
+        self._is_listening = False
+
+    def _begin(self) -> None:
+        if self._backend.must_look:
+            self._waiting = _Waiting()
+            self._looker = asyncio.get_running_loop().create_task(self._look(self._waiting), name="rota-changes")
+        elif not self._is_listening:
+            self._is_listening = True
+            self._backend.listen(self._told, self._heard)
+
+    def _end_looking(self) -> None:
+        if self._looker is not None:
+            with suppress(RuntimeError):  # its loop is closed, and it ended with it
+                self._looker.cancel()
+            self._looker = None
+
+    def _told(self, topic: str) -> None:
+        """On the listener's thread. Versions that knew no topics sent none."""
+        self.wake(topic or None)
+
+    def _heard(self, trouble: str | None) -> None:
+        """On the listener's thread: it listens now, or it cannot."""
+        if trouble is None:
+            self.wake()  # nobody knows what was missed
+        elif self.trouble is None:
+            log.warning("deaf to other instances", database=self._backend.name, error=trouble)
+        self.trouble = trouble
+
+    async def _look(self, waiting: _Waiting) -> None:
+        """Look at the file while somebody waits: often after something has happened, seldom when it is quiet."""
+        loop = asyncio.get_running_loop()
+        seen: int | None = None
+        active_at = loop.time()
+        while True:
+            await waiting.any.wait()
+            try:
+                version = await self._version()
+            except StoreError as error:
+                # Who writes meets the same trouble and reports it; here only patience helps.
+                self._heard(str(error))
+                await asyncio.sleep(BUSY_SECONDS)
+                continue
+            if version != seen:
+                # At the first look, too: somebody may have written between the subscription and now.
+                seen, active_at = version, loop.time()
+                self.wake()
+            if self.trouble is not None:
+                self._heard(None)
+            is_busy = loop.time() - active_at < BUSY_SECONDS
+            await asyncio.sleep(LOOK_SECONDS if is_busy else IDLE_LOOK_SECONDS)
