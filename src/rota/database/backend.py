@@ -61,6 +61,8 @@ class Backend(ABC):
     apart: int
     """How many connections are kept for those who must not wait behind the writers; 0: there is one writer for all."""
     in_flight: int
+    tells: bool
+    """Whether it tells of other processes' changes."""
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
     schema: str | None = None

@@ -9,6 +9,7 @@ has changed, and that wakes all topics. A wake-up says "look again", never what 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
@@ -92,12 +93,15 @@ class _Waiting:
 class Changes:
     """The hub of one database, in one process. `version` asks the file for the number of its last change."""
 
-    def __init__(self, backend: Backend, version: Callable[[], Awaitable[int]]) -> None:
+    def __init__(self, backend: Backend, version: Callable[[], Awaitable[int]], patience: float) -> None:
         self._backend = backend
         self._version = version
+        self._patience = patience
         self._subscriptions: tuple[Subscription, ...] = ()
         self._waiting = _Waiting()
         self._looker: asyncio.Task[None] | None = None
+        self._begins = threading.Event()
+        """Set once the listener listens, or has found that it cannot now."""
         self._is_listening = False
         self.trouble: str | None = None
         """Why nothing is heard of other instances now; None if all is well."""
@@ -124,12 +128,17 @@ class Changes:
 
     # --- hearing ---
 
-    def subscribe(self, topic: str) -> Subscription:
-        """An ear for a topic, from now on, until it is closed."""
-        if not self._subscriptions:
-            self._begin()
+    async def subscribe(self, topic: str) -> Subscription:
+        """An ear for a topic: whatever is committed after this is heard, until it is closed."""
         subscription = Subscription(self, topic)
+        is_first = not self._subscriptions
         self._subscriptions = (*self._subscriptions, subscription)
+        if not self._backend.must_look:
+            await self._listen()
+        elif is_first:
+            self._waiting = _Waiting()
+            looking = self._look(self._waiting, await self._first_look())
+            self._looker = asyncio.get_running_loop().create_task(looking, name="rota-changes")
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
@@ -145,20 +154,18 @@ class Changes:
         self._subscriptions = ()
         self._end_looking()
         self._is_listening = False
+        self._begins.clear()
 
-    def _begin(self) -> None:
-        if self._backend.must_look:
-            self._waiting = _Waiting()
-            self._looker = asyncio.get_running_loop().create_task(self._look(self._waiting), name="rota-changes")
-        elif not self._is_listening:
+    # --- where somebody tells ---
+
+    async def _listen(self) -> None:
+        if not self._backend.tells:
+            return
+        if not self._is_listening:
             self._is_listening = True
             self._backend.listen(self._told, self._heard)
-
-    def _end_looking(self) -> None:
-        if self._looker is not None:
-            with suppress(RuntimeError):  # its loop is closed, and it ended with it
-                self._looker.cancel()
-            self._looker = None
+        if not self._begins.is_set():
+            await asyncio.to_thread(self._begins.wait, self._patience)
 
     def _told(self, topic: str) -> None:
         """On the listener's thread. Versions that knew no topics sent none."""
@@ -166,16 +173,25 @@ class Changes:
 
     def _heard(self, trouble: str | None) -> None:
         """On the listener's thread: it listens now, or it cannot."""
-        if trouble is None:
-            self.wake()  # nobody knows what was missed
-        elif self.trouble is None:
+        if trouble is not None and self.trouble is None:
             log.warning("deaf to other instances", database=self._backend.name, error=trouble)
-        self.trouble = trouble
+        was_deaf, self.trouble = self.trouble is not None, trouble
+        if was_deaf and trouble is None:
+            self.wake()  # nobody knows what was missed
+        self._begins.set()
 
-    async def _look(self, waiting: _Waiting) -> None:
+    # --- where somebody has to look ---
+
+    async def _first_look(self) -> int | None:
+        try:
+            return await self._version()
+        except StoreError as error:
+            self._heard(str(error))
+            return None
+
+    async def _look(self, waiting: _Waiting, seen: int | None) -> None:
         """Look at the file while somebody waits: often after something has happened, seldom when it is quiet."""
         loop = asyncio.get_running_loop()
-        seen: int | None = None
         active_at = loop.time()
         while True:
             await waiting.any.wait()
@@ -187,10 +203,15 @@ class Changes:
                 await asyncio.sleep(BUSY_SECONDS)
                 continue
             if version != seen:
-                # At the first look, too: somebody may have written between the subscription and now.
                 seen, active_at = version, loop.time()
                 self.wake()
             if self.trouble is not None:
                 self._heard(None)
             is_busy = loop.time() - active_at < BUSY_SECONDS
             await asyncio.sleep(LOOK_SECONDS if is_busy else IDLE_LOOK_SECONDS)
+
+    def _end_looking(self) -> None:
+        if self._looker is not None:
+            with suppress(RuntimeError):  # its loop is closed, and it ended with it
+                self._looker.cancel()
+            self._looker = None

@@ -61,7 +61,7 @@ class Database:
         self.url = url
         self.call_timeout = seconds_of(call_timeout)
         self.backend: Backend = backend_for(url, clock, self.call_timeout)
-        self.changes = Changes(self.backend, self._version)
+        self.changes = Changes(self.backend, self._version, self.call_timeout)
         """Who hears of which changes, of this process and of others."""
         self.what = what
         self._holders = 0

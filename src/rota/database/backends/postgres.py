@@ -103,6 +103,7 @@ class PostgresBackend(Backend):
     writers = 4
     apart = 2
     in_flight = 3
+    tells = True
     must_look = False
 
     def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:

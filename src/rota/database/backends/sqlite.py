@@ -73,6 +73,7 @@ class SqliteBackend(Backend):
     writers = 1
     apart = 0
     in_flight = 1
+    tells = False
 
     def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         path = url.database or ""

@@ -55,7 +55,7 @@ class SqlStore(TransactionalStore):
             return
         await self.database.open()
         self._is_open = True
-        self._heard = self.database.changes.subscribe(TASKS_CHANGED)
+        self._heard = await self.database.changes.subscribe(TASKS_CHANGED)
 
     async def close(self) -> None:
         if not self._is_open:
