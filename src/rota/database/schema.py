@@ -23,7 +23,7 @@ __all__ = ["HEAD", "MIGRATIONS", "VERSION_TABLE", "is_current", "prepare"]
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
-HEAD: Final = "0007"
+HEAD: Final = "0008"
 """The newest revision in `migrations/versions`; a test holds it true. Knowing it here keeps Alembic out of start-up."""
 
 VERSION_TABLE: Final = "rota_alembic_version"
@@ -122,7 +122,7 @@ def _take_over(connection: Connection, schema: str | None, revision: str, old_sc
 def _create(connection: Connection, schema: str | None) -> None:
     _refuse_what_is_taken(connection, schema)
     metadata.create_all(connection)
-    connection.execute(sequences.insert(), [{"name": "token", "value": 0}])
+    connection.execute(sequences.insert(), [{"name": "token", "value": 0}, {"name": "event_position", "value": 0}])
     connection.execute(_MAKE_VERSION)
     connection.execute(_STAMP, {"revision": HEAD})
 

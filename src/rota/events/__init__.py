@@ -1,0 +1,1 @@
+"""Events: nothing is published that was not committed, and nothing committed is lost."""
