@@ -19,6 +19,7 @@
     ├── WebhookFailed           a webhook was called and did not take it
     └── StoreError
         ├── StoreUnavailable    the store did not answer; nothing is known about the outcome
+        │   └── BusAway         the bus of events did not answer; what was to be sent waits
         ├── DatabaseElsewhere   what is in the store belongs to another database than this instance's
         └── SchemaMismatch      the store was written by another major version
 
@@ -29,6 +30,7 @@ programs may switch on it.
 from __future__ import annotations
 
 __all__ = [
+    "BusAway",
     "CountChanged",
     "DatabaseElsewhere",
     "IllegalTransition",
@@ -173,6 +175,12 @@ class StoreUnavailable(StoreError):
     """The store did not answer in time. Whether the call took effect is not known."""
 
     code = "store_unavailable"
+
+
+class BusAway(StoreUnavailable):
+    """The bus of events cannot be reached, or takes nothing now. What was to be sent waits, however long that takes."""
+
+    code = "bus_away"
 
 
 class DatabaseElsewhere(StoreError):

@@ -45,6 +45,7 @@ from rota.config import Config
 from rota.core.task import NewTask, RunStatus
 from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode
 from rota.errors import InvalidConfig, InvalidInput
+from rota.events.part import EventsPart
 from rota.keys import check_id, check_task_type
 from rota.logs import get_logger
 from rota.part import Part
@@ -55,6 +56,9 @@ from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Sto
 if TYPE_CHECKING:
     # Importing Rota imports no engine.
     from rota.database import Database
+    from rota.events.consumer import ConsumerFunction
+    from rota.events.delivery import Classify
+    from rota.events.events import Events
 
 __all__ = ["Rota", "ScheduleOptions", "TaskHandle", "TypeSettings"]
 
@@ -64,6 +68,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
+F = TypeVar("F", bound="ConsumerFunction")
 
 
 class TypeSettings(TypedDict, total=False):
@@ -291,6 +296,45 @@ class Rota(SchedulerInterface):
             return _handle(self, task_type, function)
 
         return declare
+
+    def consumer(
+        self,
+        *event_types: str,
+        name: str | None = None,
+        concurrency: int = 10,
+        timeout: Duration = "5m",
+        max_attempts: int | None = None,
+        topics: Sequence[str] = (),
+        classify: Callable[[Exception], Classify] | None = None,
+    ) -> Callable[[F], F]:
+        """A function that handles events of these types, wherever a worker of this app runs. What it returns is None,
+        or its effect: a function of a connection, committed together with the note that the event is done."""
+        for one in event_types:
+            _refuse_function(one, "@app.consumer", "@app.consumer('Genesis.Session.NameCreated')")
+
+        def declare(function: F) -> F:
+            from rota.events.consumer import Consumer, canonical
+
+            known_as = name if name is not None else str(getattr(function, "__name__", function))
+            self.host.part(EventsPart).consumers.add(
+                Consumer(
+                    name=canonical(known_as),
+                    event_types=event_types,
+                    function=function,
+                    topics=tuple(topics),
+                    concurrency=concurrency,
+                    timeout_ms=parse_duration(timeout, what="timeout of a consumer"),
+                    max_attempts=max_attempts,
+                    classify=classify,
+                )
+            )
+            return function
+
+        return declare
+
+    async def events(self) -> Events:
+        """The outbox, the bus, and flows that wait for events."""
+        return await self.host.part(EventsPart).events()
 
     # --- coming and going ---
 

@@ -17,6 +17,7 @@ from rota.config import Config, Section, read_config
 from rota.config.server import SERVER_SECTION
 from rota.config.webhooks import WEBHOOKS_SECTION
 from rota.core.alert import AlertKind, all_kinds
+from rota.events.section import EVENTS_SECTION, PREFECT_SECTION
 from rota.memory.section import MEMORY_SECTION
 
 __all__ = ["BUILT_IN_SECTIONS", "load_config", "sections_of"]
@@ -27,6 +28,8 @@ BUILT_IN_SECTIONS: Final[tuple[Section[Any], ...]] = (
     WEBHOOKS_SECTION,
     MEMORY_SECTION,
     AGENTS_SECTION,
+    EVENTS_SECTION,
+    PREFECT_SECTION,
 )
 """In the order in which `rota config show` has them."""
 

@@ -38,11 +38,13 @@ _POKED: Final = "rota poked"
 class Subscription:
     """What one of those who wait has heard of its topic. It belongs to the event loop that it was made in."""
 
-    def __init__(self, changes: Changes, topic: str) -> None:
+    def __init__(self, changes: Changes, topic: str, on_wake: Callable[[], None] | None) -> None:
         self.topic = topic
         self._changes = changes
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._on_wake = on_wake or self._woken.set
+        self.always_waits = on_wake is not None
 
     async def wait(self, seconds: float) -> bool:
         """Until something of the topic may have changed since the last wait, at most so long. True if woken."""
@@ -59,7 +61,7 @@ class Subscription:
     def wake(self) -> None:
         """From any thread."""
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._woken.set)
+            self._loop.call_soon_threadsafe(self._on_wake)
 
     def close(self) -> None:
         self._changes.forget(self)
@@ -128,9 +130,10 @@ class Changes:
 
     # --- hearing ---
 
-    async def subscribe(self, topic: str) -> Subscription:
-        """An ear for a topic: whatever is committed after this is heard, until it is closed."""
-        subscription = Subscription(self, topic)
+    async def subscribe(self, topic: str, on_wake: Callable[[], None] | None = None) -> Subscription:
+        """An ear for a topic: whatever is committed after this is heard, until it is closed. With `on_wake` nobody has
+        to wait: it is called on this event loop."""
+        subscription = Subscription(self, topic, on_wake)
         is_first = not self._subscriptions
         self._subscriptions = (*self._subscriptions, subscription)
         if not self._backend.must_look:
@@ -139,9 +142,13 @@ class Changes:
             self._waiting = _Waiting()
             looking = self._look(self._waiting, await self._first_look())
             self._looker = asyncio.get_running_loop().create_task(looking, name="rota-changes")
+        if subscription.always_waits:
+            self._waiting.__enter__()
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
+        if subscription.always_waits and subscription in self._subscriptions:
+            self._waiting.__exit__()
         self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
         if not self._subscriptions:
             self._end_looking()

@@ -48,7 +48,7 @@ Index("ix_event_outbox_event_id", outbox.c.event_id, unique=True)
 partial_index("ix_event_outbox_new", "status = 'new'", outbox.c.topic, outbox.c.key, outbox.c.seq)
 partial_index("ix_event_outbox_oldest", "status = 'new'", outbox.c.seq)
 partial_index("ix_event_outbox_dead", "status = 'dead'", outbox.c.seq)
-Index("ix_event_outbox_log", outbox.c.topic, outbox.c.partition, outbox.c.position)
+Index("ix_event_outbox_log", outbox.c.topic, outbox.c.position)
 partial_index("ix_event_outbox_sent", "status = 'sent'", outbox.c.sent_at)
 partial_index("ix_event_outbox_user", "user_id IS NOT NULL", outbox.c.user_id)
 

@@ -13,15 +13,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from rota.clock import Instant, Millis
-from rota.errors import RotaError
+from rota.errors import BusAway
 
 __all__ = ["Bus", "BusAway", "BusReader", "Message", "Outgoing", "Place", "Refused"]
-
-
-class BusAway(RotaError):
-    """The bus cannot be reached, or not be written to now. Nothing is wrong with what was to be sent."""
-
-    code = "bus_away"
 
 
 class Outgoing(NamedTuple):

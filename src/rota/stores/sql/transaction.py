@@ -36,7 +36,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy import Dialect as SqlDialect
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant, Millis
@@ -50,6 +49,7 @@ from rota.database.backend import Dialect
 from rota.database.changes import Changes
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
+from rota.database.upsert import upsert
 from rota.keys import encoded
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
 from rota.stores.sql.codec import (
@@ -641,19 +641,14 @@ def _take_completions_statement(dialect: type[Dialect]) -> Executable:
     return dialect.locked(query.order_by(log.id).limit(bindparam("limit")), pass_over=True)
 
 
-def _upsert(database: str, table: Table) -> Any:
-    # The two spell ON CONFLICT alike, but SQLAlchemy keeps them apart.
-    return (sqlite if database == "sqlite" else postgresql).insert(table)
-
-
 @cache
 def _insert_new(database: str, table: Table) -> Executable:
-    return _upsert(database, table).on_conflict_do_nothing()
+    return upsert(database, table).on_conflict_do_nothing()
 
 
 @cache
 def _put_statement(database: str, table: Table) -> Executable:
-    statement = _upsert(database, table)
+    statement = upsert(database, table)
     key = [column.name for column in table.primary_key]
     new = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=key, set_=new)
@@ -672,13 +667,13 @@ def _first_note_statement(database: str) -> Executable:
     """Only where there is none yet: a conflict with a row that is being changed would be waited for."""
     given = [bindparam("b_name", type_=Text), bindparam("b_value", type_=Text)]
     there = select(tables.meta.c.name).where(tables.meta.c.name == given[0]).exists()
-    statement = _upsert(database, tables.meta).from_select(["name", "value"], select(*given).where(~there))
+    statement = upsert(database, tables.meta).from_select(["name", "value"], select(*given).where(~there))
     return statement.on_conflict_do_nothing()
 
 
 @cache
 def _count_statement(database: str) -> Executable:
-    statement = _upsert(database, tables.task_counts)
+    statement = upsert(database, tables.task_counts)
     new = {name: tables.task_counts.c[name] + statement.excluded[name] for name in tables.COUNTERS}
     return statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new)
 
@@ -687,7 +682,7 @@ def _count_statement(database: str) -> Executable:
 def _insert_statement(database: str, columns: tuple[int, ...]) -> Executable:
     """Only what is no default is given: a new task has ten values, its table fifty columns."""
     values: dict[str, ColumnElement[Any]] = {_NAMES[at]: bindparam(_NAMES[at]) for at in columns}
-    return _upsert(database, tasks).values(values).on_conflict_do_nothing()
+    return upsert(database, tasks).values(values).on_conflict_do_nothing()
 
 
 @cache

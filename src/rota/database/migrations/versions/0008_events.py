@@ -56,7 +56,7 @@ def _outbox() -> None:
     _partial("ix_event_outbox_sent", "event_outbox", "status = 'sent'", "sent_at")
     _partial("ix_event_outbox_user", "event_outbox", "user_id IS NOT NULL", "user_id")
     op.create_index("ix_event_outbox_event_id", "event_outbox", ["event_id"], unique=True)
-    op.create_index("ix_event_outbox_log", "event_outbox", ["topic", "partition", "position"])
+    op.create_index("ix_event_outbox_log", "event_outbox", ["topic", "position"])
 
 
 def _offsets() -> None:

@@ -1,0 +1,22 @@
+"""What events share in one process: the database, the bus, the outbox, the figures."""
+
+from __future__ import annotations
+
+from rota.database import Database
+from rota.events.buses.base import Bus
+from rota.events.outbox import Outbox
+from rota.events.section import EventsConfig
+from rota.events.stats import EventStats
+
+__all__ = ["Events"]
+
+
+class Events:
+    """Open, as long as the host is."""
+
+    def __init__(self, database: Database, bus: Bus, config: EventsConfig, outbox: Outbox) -> None:
+        self.database = database
+        self.bus = bus
+        self.config = config
+        self.outbox = outbox
+        self.stats = EventStats()

@@ -1,0 +1,329 @@
+"""The inbox: one row for each event that a consumer has seen. It makes effects happen once, however often a bus brings
+an event, and keeps those that have failed, in the order of their keys.
+
+Everything here runs in a transaction of the caller's. Whoever writes how something ended gives the token that it was
+started with; a row that somebody else has taken meanwhile is left alone, and what was done for it is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, and_, bindparam, func, literal_column, select, update
+
+from rota.clock import Instant, Millis
+from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
+from rota.database import Database
+from rota.database.backend import Dialect
+from rota.database.tables.events import inbox
+from rota.database.upsert import upsert
+from rota.errors import LeaseLost
+from rota.events.delivery import Begin, Failure, InboxRow, InboxStatus, how_to_begin
+
+__all__ = ["Arrived", "Inbox", "Known", "Retry"]
+
+_c = inbox.c
+_IS_OPEN: Final = _c.status.in_([literal_column("'started'"), literal_column("'retrying'")])
+_IS_RETRYING: Final = _c.status == literal_column("'retrying'")
+
+
+class Arrived(NamedTuple):
+    """An event that a bus has brought, as the inbox notes it."""
+
+    event_id: str
+    topic: str
+    key: str
+    user_id: str | None
+    envelope: str
+
+
+class Known(NamedTuple):
+    """What is to be done with it, and how often it was tried before."""
+
+    begin: Begin
+    attempts: int = 0
+    crashes: int = 0
+    ask_again_at: Instant = 0
+
+
+class Retry(NamedTuple):
+    """An event that is tried from the inbox."""
+
+    event_id: str
+    topic: str
+    key: str
+    envelope: str
+    attempts: int
+    crashes: int
+
+
+class Inbox:
+    """One consumer's, as one instance sees it. `token` is the instance's own, for as long as it lives."""
+
+    def __init__(self, database: Database, consumer: str, token: str, *, lease_ms: Millis) -> None:
+        self.consumer = consumer
+        self.token = token
+        self.lease_ms = lease_ms
+        self._dialect = database.backend.dialect
+
+    def now(self, connection: Connection) -> Instant:
+        return self._dialect.now(connection)
+
+    # --- what a bus has brought ---
+
+    def begin(self, connection: Connection, arrived: Sequence[Arrived], *, alone: bool = False) -> list[Known]:
+        """Note as started what is to be run now, and as waiting what has to wait; what to do with each."""
+        now = self.now(connection)
+        rows = self._rows(connection, [one.event_id for one in arrived])
+        ahead = self._open_of(connection, {one.key for one in arrived})
+        answers: list[Known] = []
+        behind: set[tuple[str, str]] = set()
+        new: list[dict[str, Any]] = []
+        again: list[dict[str, Any]] = []
+        for one in arrived:
+            place = one.topic, one.key
+            row = rows.get(one.event_id)
+            first = next((other for event_id, other in ahead.get(place, ()) if event_id != one.event_id), None)
+            begin = how_to_begin(_seen(row), first, self.token, now, alone=alone)
+            if begin is Begin.RUN and place in behind and row is None:
+                begin = Begin.BEHIND
+            if begin is Begin.BEHIND:
+                behind.add(place)
+                new.append(self._row(one, InboxStatus.RETRYING, now))
+            elif begin is Begin.RUN and row is None:
+                new.append(self._row(one, InboxStatus.STARTED, now))
+            elif begin is Begin.RUN:
+                again.append({"b_event": one.event_id})
+            crashes = 0 if row is None else row.crashes
+            until = max(now, first.lease_until if row is None and first else 0 if row is None else row.lease_until)
+            answers.append(Known(begin, 0 if row is None else row.attempts, crashes, until))
+        inserted = self._insert(connection, new)
+        self._start_again(connection, again, now)
+        # Somebody else was faster with the same event: ask again.
+        return [
+            known._replace(begin=Begin.HELD, ask_again_at=now)
+            if known.begin in (Begin.RUN, Begin.BEHIND) and one.event_id not in rows and one.event_id not in inserted
+            else known
+            for one, known in zip(arrived, answers, strict=True)
+        ]
+
+    def _rows(self, connection: Connection, event_ids: Collection[str]) -> dict[str, Any]:
+        query = select(_c.event_id, _c.status, _c.attempts, _c.crashes, _c.lease_until, _c.lease_token).where(
+            _c.consumer == self.consumer, self._dialect.among(_c.event_id)
+        )
+        found = connection.execute(_locked(self._dialect, query), {"keys": self._dialect.keys(event_ids)})
+        return {row.event_id: row for row in found}
+
+    def _open_of(
+        self, connection: Connection, keys: Collection[str]
+    ) -> Mapping[tuple[str, str], list[tuple[str, InboxRow]]]:
+        query = (
+            select(_c.topic, _c.key, _c.event_id, _c.status, _c.crashes, _c.lease_until, _c.lease_token)
+            .where(_c.consumer == self.consumer, _IS_OPEN, self._dialect.among(_c.key))
+            .order_by(_c.seq)
+        )
+        found: dict[tuple[str, str], list[tuple[str, InboxRow]]] = {}
+        for row in connection.execute(query, {"keys": self._dialect.keys(keys)}):
+            seen = _seen(row)
+            assert seen is not None
+            found.setdefault((row.topic, row.key), []).append((row.event_id, seen))
+        return found
+
+    def _row(self, one: Arrived, status: InboxStatus, now: Instant) -> dict[str, Any]:
+        is_started = status is InboxStatus.STARTED
+        return {
+            "consumer": self.consumer,
+            "event_id": one.event_id,
+            "topic": one.topic,
+            "key": one.key,
+            "status": str(status),
+            "crashes": int(is_started),
+            "lease_until": now + self.lease_ms if is_started else 0,
+            "lease_token": self.token if is_started else None,
+            "envelope": None if is_started else one.envelope,
+            "user_id": one.user_id,
+            "at": now,
+        }
+
+    @staticmethod
+    def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+        if not rows:
+            return set()
+        statement = upsert(connection.dialect.name, inbox).values(list(rows)).on_conflict_do_nothing()
+        return set(connection.execute(statement.returning(_c.event_id)).scalars())
+
+    def _start_again(self, connection: Connection, again: Sequence[Mapping[str, Any]], now: Instant) -> None:
+        if not again:
+            return
+        connection.execute(
+            update(inbox)
+            .where(_c.consumer == self.consumer, _c.event_id == bindparam("b_event"))
+            .values(crashes=_c.crashes + 1, lease_until=now + self.lease_ms, lease_token=self.token, at=now),
+            list(again),
+        )
+
+    # --- what is tried from here ---
+
+    def claim_retries(self, connection: Connection, limit: int, *, alone: bool) -> list[Retry]:
+        """Take those that are due, of each key the first one only. What has ended its process before is taken only if
+        it can run alone, and then nothing else is."""
+        now = self.now(connection)
+        is_suspect = _c.crashes >= SUSPECT_CRASHES
+        query = (
+            select(_c.event_id, _c.topic, _c.key, _c.envelope, _c.attempts, _c.crashes)
+            .where(
+                _c.consumer == self.consumer,
+                _IS_RETRYING,
+                _c.next_at <= now,
+                _c.lease_until <= now,
+                _c.seq.in_(self._heads()),
+                is_suspect if alone else ~is_suspect,
+            )
+            .order_by(_c.next_at, _c.seq)
+            .limit(1 if alone else limit)
+        )
+        rows = connection.execute(_locked(self._dialect, query, pass_over=True)).all()
+        runnable = [row for row in rows if row.crashes < MAX_CRASHES]
+        self._start_again(connection, [{"b_event": row.event_id} for row in runnable], now)
+        return [Retry(*row) for row in rows]
+
+    def has_suspects(self, connection: Connection) -> bool:
+        """Whether one is due that has ended its process before."""
+        now = self.now(connection)
+        query = select(_c.seq).where(
+            _c.consumer == self.consumer,
+            _IS_RETRYING,
+            _c.crashes >= SUSPECT_CRASHES,
+            _c.next_at <= now,
+            _c.lease_until <= now,
+        )
+        return connection.execute(query.limit(1)).first() is not None
+
+    def next_retry_at(self, connection: Connection) -> Instant | None:
+        """When the next one is due; None if none waits."""
+        query = select(func.min(func.coalesce(_greatest(connection, _c.next_at, _c.lease_until), 0))).where(
+            _c.consumer == self.consumer, _IS_RETRYING, _c.seq.in_(self._heads())
+        )
+        return connection.execute(query).scalar()
+
+    def _heads(self) -> Any:
+        """The first open one of each key."""
+        return select(func.min(_c.seq)).where(_c.consumer == self.consumer, _IS_OPEN).group_by(_c.topic, _c.key)
+
+    # --- how it ended ---
+
+    def finish(self, connection: Connection, event_id: str) -> None:
+        """Its effect is in this transaction. `LeaseLost` if it is not ours any more: then nothing of it stays."""
+        self._end(connection, event_id, {"status": str(InboxStatus.DONE), "envelope": None, "error": None})
+
+    def fail(self, connection: Connection, event_id: str, failure: Failure, envelope: str) -> None:
+        """It waits to be tried again, or is dead."""
+        self._end(
+            connection,
+            event_id,
+            {
+                "status": str(failure.status),
+                "attempts": failure.attempts,
+                "next_at": failure.next_at,
+                "error_class": failure.error_class,
+                "error": failure.error,
+                "envelope": envelope,
+            },
+        )
+
+    def bury(self, connection: Connection, event_id: str, failure: Failure, envelope: str) -> bool:
+        """It has ended its process too often: nobody has it, and nobody will. Whether it was this call that said so."""
+        now = self.now(connection)
+        nobody_has_it = and_(_c.consumer == self.consumer, _c.event_id == event_id, _IS_OPEN, _c.lease_until <= now)
+        buried = connection.execute(
+            update(inbox)
+            .where(nobody_has_it)
+            .values(
+                status=str(InboxStatus.DEAD),
+                lease_token=None,
+                error_class=failure.error_class,
+                error=failure.error,
+                envelope=envelope,
+                at=now,
+            )
+        )
+        return buried.rowcount == 1
+
+    def put_behind(self, connection: Connection, waiting: Sequence[Arrived]) -> None:
+        """What was started, or was about to be, waits behind one of its key that has failed."""
+        now = self.now(connection)
+        inserted = self._insert(connection, [self._row(one, InboxStatus.RETRYING, now) for one in waiting])
+        mine = and_(_c.consumer == self.consumer, _c.event_id == bindparam("b_event"), _c.lease_token == self.token)
+        behind = [
+            {"b_event": one.event_id, "b_envelope": one.envelope} for one in waiting if one.event_id not in inserted
+        ]
+        if behind:
+            connection.execute(
+                update(inbox)
+                .where(mine, _c.status == str(InboxStatus.STARTED))
+                .values(
+                    status=str(InboxStatus.RETRYING),
+                    crashes=_c.crashes - 1,
+                    lease_until=0,
+                    lease_token=None,
+                    envelope=bindparam("b_envelope"),
+                ),
+                behind,
+            )
+
+    def give_back(self, connection: Connection, event_ids: Sequence[str]) -> None:
+        """As if it had never been started: the bus brings it again, or another instance takes it."""
+        if not event_ids:
+            return
+        connection.execute(
+            update(inbox)
+            .where(
+                _c.consumer == self.consumer,
+                _c.event_id == bindparam("b_event"),
+                _c.lease_token == self.token,
+                _IS_OPEN,
+            )
+            .values(crashes=_c.crashes - 1, lease_until=0, lease_token=None),
+            [{"b_event": event_id} for event_id in event_ids],
+        )
+
+    def renew(self, connection: Connection, event_ids: Collection[str]) -> None:
+        """Keep what runs here, and what waits here to be run."""
+        connection.execute(
+            update(inbox)
+            .where(
+                _c.consumer == self.consumer,
+                _c.lease_token == self.token,
+                _IS_OPEN,
+                self._dialect.among(_c.event_id),
+            )
+            .values(lease_until=self.now(connection) + self.lease_ms),
+            {"keys": self._dialect.keys(event_ids)},
+        )
+
+    def _end(self, connection: Connection, event_id: str, values: Mapping[str, Any]) -> None:
+        ended = connection.execute(
+            update(inbox)
+            .where(
+                _c.consumer == self.consumer,
+                _c.event_id == event_id,
+                _c.lease_token == self.token,
+                _IS_OPEN,
+            )
+            .values(crashes=_c.crashes - 1, lease_until=0, lease_token=None, at=self.now(connection), **values)
+        )
+        if ended.rowcount != 1:
+            raise LeaseLost(f"The event {event_id} is another instance's by now; what was done for it is undone.")
+
+
+def _seen(row: Any) -> InboxRow | None:
+    return None if row is None else InboxRow(InboxStatus(row.status), row.crashes, row.lease_until, row.lease_token)
+
+
+def _locked(dialect: Dialect, query: Any, *, pass_over: bool = False) -> Any:
+    return dialect.locked(query, pass_over=pass_over)
+
+
+def _greatest(connection: Connection, *columns: Any) -> Any:
+    return (func.max if connection.dialect.name == "sqlite" else func.greatest)(*columns)

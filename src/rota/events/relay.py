@@ -1,0 +1,235 @@
+"""The relay: what was committed to the outbox goes to the bus, in the order of each key, and none is lost.
+
+Any number of instances relay at once. A round claims new events, of each key the oldest one only: so none is sent
+before its predecessor, whatever fails. It sends them as one group, and notes what was sent. An instance that dies in
+between leaves its claims to the next one after their lease; what it had sent already is then sent again.
+
+A bus that is away costs nothing: events wait without counting, for ever. Only what the bus refuses for itself, because
+it is too large or its topic can be none, is dead, with the reason.
+
+A claim goes by status, never by a number that was seen last: numbers are given out before they are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, and_, bindparam, func, literal_column, select, update
+
+from rota.clock import SECOND, Instant, Millis
+from rota.database import Database
+from rota.database.changes import Subscription
+from rota.database.tables.events import outbox
+from rota.errors import BusAway, StoreError
+from rota.events.buses.base import Bus, Outgoing, Refused
+from rota.events.buses.local import LocalBus
+from rota.events.events import Events
+from rota.events.outbox import OUTBOX_CHANGED, headers_of, value_of_row
+from rota.runtime.duty import Duty, DutyContext
+
+__all__ = ["GROUP", "Relay", "RelayReport"]
+
+GROUP: Final = 500
+"""So many events are claimed, sent and noted at once."""
+LEASE_MS: Final[Millis] = 10 * SECOND
+LOOK_SECONDS: Final = 10.0
+"""Nobody has to poll; but if a wake-up was lost nobody waits longer than this."""
+WAIT_MS: Final[Millis] = SECOND
+"""What the bus could not take now, while it took others, waits so long."""
+
+_IS_NEW: Final = outbox.c.status == literal_column("'new'")
+_heads = select(func.min(outbox.c.seq)).where(_IS_NEW).group_by(outbox.c.topic, outbox.c.key)
+_CLAIMABLE: Final = (
+    select(outbox)
+    .where(
+        _IS_NEW,
+        outbox.c.next_at <= bindparam("now"),
+        outbox.c.lease_until <= bindparam("now"),
+        outbox.c.seq.in_(_heads),
+    )
+    .order_by(outbox.c.seq)
+    .limit(bindparam("limit"))
+)
+_mine = and_(outbox.c.seq == bindparam("b_seq"), outbox.c.lease_token == bindparam("b_token"), _IS_NEW)
+_LEASE: Final = (
+    update(outbox)
+    .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)))
+    .values(lease_until=bindparam("until"), lease_token=bindparam("token"))
+)
+_SENT: Final = (
+    update(outbox)
+    .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)), outbox.c.lease_token == bindparam("token"), _IS_NEW)
+    .values(status="sent", sent_at=bindparam("now"), lease_until=0, lease_token=None, error=None)
+)
+_DEAD: Final = (
+    update(outbox)
+    .where(_mine)
+    .values(
+        status="dead",
+        attempts=outbox.c.attempts + 1,
+        sent_at=bindparam("b_now"),
+        lease_until=0,
+        lease_token=None,
+        error=bindparam("b_error"),
+    )
+)
+_WAITS: Final = (
+    update(outbox)
+    .where(_mine)
+    .values(lease_until=0, lease_token=None, next_at=bindparam("b_next"), error=bindparam("b_error"))
+)
+
+
+class RelayReport(NamedTuple):
+    """What one round has moved."""
+
+    sent: int = 0
+    dead: int = 0
+    waiting: int = 0
+
+
+class Relay(Duty[RelayReport]):
+    """One instance's relay."""
+
+    name = "relay"
+
+    def __init__(
+        self,
+        open_events: Callable[[], Awaitable[Events | None]],
+        context: DutyContext,
+        *,
+        group: int = GROUP,
+        lease_ms: Millis = LEASE_MS,
+    ) -> None:
+        super().__init__(context.pulse, context.chance)
+        self._open = open_events
+        self._clock = context.clock
+        self._group = group
+        self._lease_ms = lease_ms
+        self._heard: Subscription | None = None
+
+    async def run_once(self, now: Instant | None = None) -> RelayReport:
+        events = await self._open()
+        if events is None:
+            return RelayReport()
+        if self._heard is None:
+            self._heard = await events.database.changes.subscribe(OUTBOX_CHANGED, self.wake)
+        if isinstance(events.bus, LocalBus):
+            return RelayReport(sent=await self._place(events, events.bus))
+        return await self._carry(events, events.bus)
+
+    def pause_after(self, report: RelayReport) -> float:
+        # After a round that moved something the next of each key may go.
+        return 0.0 if report.sent or report.dead else WAIT_MS / SECOND if report.waiting else LOOK_SECONDS
+
+    async def close(self) -> None:
+        if self._heard is not None:
+            self._heard.close()
+
+    # --- where the outbox is the log ---
+
+    async def _place(self, events: Events, bus: LocalBus) -> int:
+        began = self._clock.monotonic()
+        placed = await bus.place(self._group)
+        if placed:
+            events.stats.published["", "sent"] += placed
+            events.stats.publish_seconds.observe(self._clock.monotonic() - began)
+        return placed
+
+    # --- to another bus ---
+
+    async def _carry(self, events: Events, bus: Bus) -> RelayReport:
+        began = self._clock.monotonic()
+        token = uuid.uuid4().hex
+        database = events.database
+        rows = await self._claim(database, token)
+        if not rows:
+            return RelayReport()
+        group = [
+            Outgoing(row.event_id, row.topic, row.partition, row.key, headers_of(row), value_of_row(row))
+            for row in rows
+        ]
+        answers: Sequence[Refused | BusAway | None]
+        if self._clock.monotonic() - began > self._lease_ms / (2 * SECOND):
+            # This instance stood still: somebody else may have them before they would be sent.
+            answers = [BusAway("The relay was too slow.")] * len(rows)
+        else:
+            answers = await self._publish(database, bus, token, rows, group)
+        report = await database.write(lambda connection: self._note(database, connection, token, rows, answers))
+        self._count(events, group, answers, self._clock.monotonic() - began)
+        return report
+
+    async def _claim(self, database: Database, token: str) -> Sequence[Any]:
+        if not await database.read(lambda connection: connection.execute(_ANY_NEW).first()):
+            return []
+
+        def write(connection: Connection) -> Sequence[Any]:
+            dialect = database.backend.dialect
+            now = dialect.now(connection)
+            query = dialect.locked(_CLAIMABLE, pass_over=True)
+            rows = connection.execute(query, {"now": now, "limit": self._group}).all()
+            if rows:
+                given = {"seqs": [row.seq for row in rows], "until": now + self._lease_ms, "token": token}
+                connection.execute(_LEASE, given)
+            return rows
+
+        return await database.write(write)
+
+    async def _publish(
+        self, database: Database, bus: Bus, token: str, rows: Sequence[Any], group: Sequence[Outgoing]
+    ) -> Sequence[Refused | BusAway | None]:
+        try:
+            return await bus.publish(group)
+        except (BusAway, asyncio.CancelledError) as error:
+            reason = str(error) if isinstance(error, BusAway) else "The relay was stopped."
+            with suppress(StoreError):  # then the lease ends by itself
+                await database.write(lambda connection: self._let_go(connection, token, rows, reason))
+            raise
+
+    @staticmethod
+    def _let_go(connection: Connection, token: str, rows: Sequence[Any], reason: str) -> None:
+        """Anybody may try again at once. That it was tried counts nowhere."""
+        given = [{"b_seq": row.seq, "b_token": token, "b_next": row.next_at, "b_error": reason} for row in rows]
+        connection.execute(_WAITS, given)
+
+    @staticmethod
+    def _note(
+        database: Database,
+        connection: Connection,
+        token: str,
+        rows: Sequence[Any],
+        answers: Sequence[Refused | BusAway | None],
+    ) -> RelayReport:
+        now = database.backend.dialect.now(connection)
+        sent = [row.seq for row, answer in zip(rows, answers, strict=True) if answer is None]
+        dead = [(row.seq, one.reason) for row, one in zip(rows, answers, strict=True) if isinstance(one, Refused)]
+        away = [(row.seq, str(one)) for row, one in zip(rows, answers, strict=True) if isinstance(one, BusAway)]
+        if sent:
+            connection.execute(_SENT, {"seqs": sent, "token": token, "now": now})
+        if dead:
+            given = [{"b_seq": seq, "b_token": token, "b_now": now, "b_error": reason} for seq, reason in dead]
+            connection.execute(_DEAD, given)
+        if away:
+            later = now + WAIT_MS
+            given = [{"b_seq": seq, "b_token": token, "b_next": later, "b_error": reason} for seq, reason in away]
+            connection.execute(_WAITS, given)
+        return RelayReport(len(sent), len(dead), len(away))
+
+    @staticmethod
+    def _count(
+        events: Events, group: Sequence[Outgoing], answers: Sequence[Refused | BusAway | None], seconds: float
+    ) -> None:
+        outcomes = Counter(
+            (one.topic, "sent" if answer is None else "refused" if isinstance(answer, Refused) else "waiting")
+            for one, answer in zip(group, answers, strict=True)
+        )
+        events.stats.published.update(outcomes)
+        events.stats.publish_seconds.observe(seconds)
+
+
+_ANY_NEW: Final = select(outbox.c.seq).where(_IS_NEW).limit(1)
