@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format browser sandbox conformance chaos bench docs clean
+.PHONY: help run demo test check format browser sandbox conformance test-kafka test-prefect chaos bench docs clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,24 @@ format: $(VENV)/dev.stamp ## Format, and fix what the linter can fix
 conformance: $(VENV)/dev.stamp ## The store contract on every store
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/conformance tests/property/test_store_machine.py
 
+# Without the broker, or without Java to run it, its tests are skipped in `make test`, with the reason.
+test-kafka: $(VENV)/dev.stamp ## Fetch a real Kafka broker (45 MB, once; needs Java 17) and test the bus on it
+	$(BIN)/python tests/kafka/real_kafka.py
+	$(BIN)/pytest tests/kafka
+
+# Prefect has an environment of its own, for it wants other versions of what Rota wants. FastAPI's later versions do not
+# start its server. Without the environment its tests are skipped in `make test`, with the reason.
+PREFECT := .cache/prefect-venv
+
+test-prefect: $(VENV)/dev.stamp $(PREFECT)/ready.stamp ## A real Prefect server and a flow that Rota resumes (AWAY=30: seconds without it)
+	PREFECT_AWAY_SECONDS=$(or $(AWAY),5) $(BIN)/pytest tests/prefect
+
+$(PREFECT)/ready.stamp:
+	rm -rf $(PREFECT)
+	$(PYTHON) -m venv $(PREFECT)
+	$(PREFECT)/bin/python -m pip install --quiet "prefect>=3,<4" "fastapi<0.150" httpx
+	touch $@
+
 chaos: $(VENV)/dev.stamp ## Kill workers under load and count what was lost, which is nothing (STORES="sqlite redis")
 	$(BIN)/python -m chaos $(STORES)
 
@@ -66,7 +84,7 @@ docs: $(VENV)/dev.stamp ## Write the generated pages anew: the lifecycle, the ta
 	$(BIN)/python -m docs.generate
 
 clean: ## Remove everything that was made here
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -15,7 +15,7 @@ __all__ = ["BUS_SCHEMES", "DATABASE_SCHEMES", "STORE_SCHEMES", "check_url", "is_
 _REDIS: Final = ("redis", "rediss", "redis+unix", "unix", "redis+sentinel", "redis+cluster")
 STORE_SCHEMES: Final = ("sqlite", "postgresql", "memory", *_REDIS)
 DATABASE_SCHEMES: Final = ("sqlite", "postgresql")
-BUS_SCHEMES: Final = ("local", "redis", "rediss", "kafka")
+BUS_SCHEMES: Final = ("local", *_REDIS, "kafka")
 
 # Up to the last "@": a password may itself contain one, and hiding too much is the safe mistake.
 _USERINFO = re.compile(r"(://[^/?#\s:@]*:)\S*@")

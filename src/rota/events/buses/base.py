@@ -24,6 +24,7 @@ class Outgoing(NamedTuple):
     event_id: str
     topic: str
     partition: int
+    """Where its key belongs, for a bus that does not have ways of its own."""
     key: str
     headers: Mapping[str, str]
     value: bytes
@@ -60,7 +61,7 @@ class BusReader(ABC):
     @abstractmethod
     async def fetch(self, limit: int, seconds: float) -> Sequence[Message]:
         """The next messages of the places that are ours, as soon as there are any, after so many seconds at most.
-        Raises `BusAway` if the bus cannot be asked."""
+        Raises `BusAway` if the bus cannot be asked, perhaps at once: whoever is told so pauses."""
 
     @abstractmethod
     def places(self) -> Collection[Place]:
@@ -79,11 +80,11 @@ class BusReader(ABC):
 
     @abstractmethod
     def pause(self, places: Collection[Place]) -> None:
-        """Fetch nothing from these for now: too much of them is open."""
+        """Fetch nothing from these for now: too much of them is open. The last call counts."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Have a fetch that waits return at once."""
+        """Have a fetch that waits return at once; if none does, the next one."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -124,7 +125,8 @@ class Bus(ABC):
 
     @abstractmethod
     async def replay(self, consumer: str, topics: Collection[str], since: Instant) -> None:
-        """Have the consumer read again what was published since then. What it has done already is passed over."""
+        """Have the consumer read again what was published since then. What it has done already is passed over. Whoever
+        reads now may lose its places, and finds them again where they are set."""
 
     async def trim(self, keep_ms: Millis) -> int:
         """Remove what is older and was read by everybody; how much that was."""

@@ -151,6 +151,7 @@ class LocalReader(BusReader):
         """When what is ours is somebody else's, if it is not renewed; by the monotonic clock."""
         self._heard: Subscription | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._is_woken = False
 
     # --- what is ours ---
 
@@ -208,7 +209,7 @@ class LocalReader(BusReader):
         surplus = len(held) - len(self._leaving) - self._share_of_all
         for place in sorted(held.keys() - self._leaving.keys())[: max(0, surplus)]:
             self._leaving[place] = loop.time() + min(HAND_OVER_SECONDS, self._bus.lease_ms / 2_000)
-        self.wake()
+        self._look_again()
 
     def _is_left(self, place: Place, until: float, now: float) -> bool:
         """Whether nothing that was read of it is open, or it has waited long enough."""
@@ -294,12 +295,17 @@ class LocalReader(BusReader):
         assert self._heard is not None, "whoever fetches has begun"
         while True:
             found = await self._read(limit)
-            if found or loop.time() >= deadline:
+            if found or self._is_woken or loop.time() >= deadline:
+                self._is_woken = False
                 return found
             if not await self._heard.wait(deadline - loop.time()):
                 return []
 
     def wake(self) -> None:
+        self._is_woken = True
+        self._look_again()
+
+    def _look_again(self) -> None:
         if self._heard is not None:
             self._heard.wake()
 
