@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -150,7 +151,8 @@ class Database:
     async def grouped(self, function: Callable[[Connection], T]) -> T:
         """The same, in one transaction with the calls that arrive while another one is being committed: two hundred
         of them cost a few commits. Each has a savepoint of its own, so one that raises takes nobody else with it."""
-        (answer,) = await self._grouped.submit([function])
+        # Each belongs to the call that brought it, also when another call's thread runs it.
+        (answer,) = await self._grouped.submit([partial(copy_context().run, function)])
         return answer
 
     def _make_group(self) -> GroupCommit[Callable[[Connection], Any], Any]:
@@ -219,7 +221,7 @@ class Database:
     def _submit(self, pool: ThreadPoolExecutor | None, function: Callable[[*Args], T], *args: *Args) -> Future[T]:
         try:
             if pool is not None:
-                return pool.submit(self._guarded, function, *args)
+                return pool.submit(copy_context().run, self._guarded, function, *args)
         except RuntimeError:
             pass  # it was closed between the look and the call, on another thread
         raise StoreUnavailable(

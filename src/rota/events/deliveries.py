@@ -40,6 +40,7 @@ from rota.events.events import Events
 from rota.events.inbox import Arrived, Inbox, Known, Retry
 from rota.events.kept import Kept, keep, kept_message
 from rota.events.progress import Progress
+from rota.events.tracing import handling
 from rota.events.turns import Turns
 from rota.logs import get_logger
 
@@ -308,6 +309,10 @@ class Deliveries:
     # --- one event ---
 
     async def _run(self, delivery: _Delivery) -> bool:
+        with handling(self.consumer.name, delivery.event):
+            return await self._run_to_its_end(delivery)
+
+    async def _run_to_its_end(self, delivery: _Delivery) -> bool:
         """Handle it and write down how it ended: True if it is done. If it is somebody else's by now, ask again."""
         began = self._clock.monotonic()
         error: Exception | None = None

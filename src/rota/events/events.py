@@ -1,9 +1,10 @@
-"""What events share in one process: the database, the bus, the outbox, the figures."""
+"""What events share in one process: the database, the bus, the outbox, the handles, the figures."""
 
 from __future__ import annotations
 
 from rota.database import Database
 from rota.events.buses.base import Bus
+from rota.events.handles import Handles
 from rota.events.outbox import Outbox
 from rota.events.section import EventsConfig
 from rota.events.stats import EventStats
@@ -14,9 +15,12 @@ __all__ = ["Events"]
 class Events:
     """Open, as long as the host is."""
 
-    def __init__(self, database: Database, bus: Bus, config: EventsConfig, outbox: Outbox) -> None:
+    def __init__(
+        self, database: Database, bus: Bus, config: EventsConfig, outbox: Outbox, handles: Handles | None = None
+    ) -> None:
         self.database = database
         self.bus = bus
         self.config = config
         self.outbox = outbox
+        self.handles = handles or Handles(database)
         self.stats = EventStats()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, func, literal_column, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, literal_column, select, update
 
 from rota.clock import Instant, Millis
 from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
@@ -169,19 +169,28 @@ class Inbox:
         """Take those that are due, of each key the first one only. What has ended its process before is taken only if
         it can run alone, and then nothing else is."""
         now = self.now(connection)
-        is_suspect = _c.crashes >= SUSPECT_CRASHES
-        query = (
-            select(_c.event_id, _c.topic, _c.key, _c.envelope, _c.attempts, _c.crashes)
+        first = self._first()
+        is_suspect = first.c.crashes >= SUSPECT_CRASHES
+        due = (
+            select(first.c.seq)
             .where(
-                _c.consumer == self.consumer,
-                _IS_RETRYING,
-                _c.next_at <= now,
-                _c.lease_until <= now,
-                _c.seq.in_(self._heads()),
+                first.c.number == 1,
+                first.c.status == str(InboxStatus.RETRYING),
+                first.c.next_at <= now,
+                first.c.lease_until <= now,
                 is_suspect if alone else ~is_suspect,
             )
-            .order_by(_c.next_at, _c.seq)
+            .order_by(first.c.next_at, first.c.seq)
             .limit(1 if alone else limit)
+        )
+        seqs = list(connection.execute(due).scalars())
+        if not seqs:
+            return []
+        # Looked at again while they are locked: somebody else may have been faster.
+        query = (
+            select(_c.event_id, _c.topic, _c.key, _c.envelope, _c.attempts, _c.crashes)
+            .where(_c.seq.in_(seqs), _IS_RETRYING, _c.lease_until <= now)
+            .order_by(_c.seq)
         )
         rows = connection.execute(_locked(self._dialect, query, pass_over=True)).all()
         runnable = [row for row in rows if row.crashes < MAX_CRASHES]
@@ -202,14 +211,16 @@ class Inbox:
 
     def next_retry_at(self, connection: Connection) -> Instant | None:
         """When the next one is due; None if none waits."""
-        query = select(func.min(func.coalesce(_greatest(connection, _c.next_at, _c.lease_until), 0))).where(
-            _c.consumer == self.consumer, _IS_RETRYING, _c.seq.in_(self._heads())
-        )
+        first = self._first()
+        at = case((first.c.next_at > first.c.lease_until, first.c.next_at), else_=first.c.lease_until)
+        query = select(func.min(at)).where(first.c.number == 1, first.c.status == str(InboxStatus.RETRYING))
         return connection.execute(query).scalar()
 
-    def _heads(self) -> Any:
-        """The first open one of each key."""
-        return select(func.min(_c.seq)).where(_c.consumer == self.consumer, _IS_OPEN).group_by(_c.topic, _c.key)
+    def _first(self) -> Any:
+        """The open ones, and which of their key each is; 1 is the first."""
+        number = func.row_number().over(partition_by=(_c.topic, _c.key), order_by=_c.seq).label("number")
+        columns = (_c.seq, _c.status, _c.crashes, _c.next_at, _c.lease_until, number)
+        return select(*columns).where(_c.consumer == self.consumer, _IS_OPEN).subquery("first")
 
     # --- how it ended ---
 
@@ -323,7 +334,3 @@ def _seen(row: Any) -> InboxRow | None:
 
 def _locked(dialect: Dialect, query: Any, *, pass_over: bool = False) -> Any:
     return dialect.locked(query, pass_over=pass_over)
-
-
-def _greatest(connection: Connection, *columns: Any) -> Any:
-    return (func.max if connection.dialect.name == "sqlite" else func.greatest)(*columns)

@@ -9,10 +9,11 @@ hears of the commit, whoever makes it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, insert
 
 from rota.codec import warmed
@@ -39,7 +40,8 @@ class Outbox:
     """What is to be published, in one database.
 
     `prefix` stands before every topic, `partitions` is how many a topic has. `trace` gives the headers that belong to
-    whatever runs now, so that one trace leads from a request to its result.
+    whatever runs now, so that one trace leads from a request to its result. `on_added` is told of events that belong
+    to something (`correlation_id`), in the same transaction: a flow may wait for them.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class Outbox:
         prefix: str = "",
         partitions: int = 16,
         trace: Callable[[], Mapping[str, str]] | None = None,
+        on_added: Callable[[Connection, Sequence[Event]], object] | None = None,
         chance: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.database = database
         self.prefix = prefix
         self.partitions = partitions
         self._trace = trace
+        self._on_added = on_added
         self._chance = chance
 
     def add(self, connection: Connection | Session, *events: Event) -> list[str]:
@@ -74,6 +78,10 @@ class Outbox:
         rows = [self._row(event, payload, now, trace) for event, payload in zip(events, payloads, strict=True)]
         used.execute(_INSERT, rows)
         self.database.changes.poke(used, OUTBOX_CHANGED)
+        if self._on_added is not None:
+            added = [replace(event, event_id=row["event_id"]) for event, row in zip(events, rows, strict=True)]
+            if belonging := [event for event in added if event.correlation_id is not None]:
+                self._on_added(used, belonging)
         return [row["event_id"] for row in rows]
 
     async def publish(self, *events: Event) -> list[str]:

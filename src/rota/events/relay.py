@@ -43,18 +43,30 @@ WAIT_MS: Final[Millis] = SECOND
 """What the bus could not take now, while it took others, waits so long."""
 
 _IS_NEW: Final = outbox.c.status == literal_column("'new'")
-_heads = select(func.min(outbox.c.seq)).where(_IS_NEW).group_by(outbox.c.topic, outbox.c.key)
-_CLAIMABLE: Final = (
-    select(outbox)
-    .where(
-        _IS_NEW,
-        outbox.c.next_at <= bindparam("now"),
-        outbox.c.lease_until <= bindparam("now"),
-        outbox.c.seq.in_(_heads),
+
+_first = (
+    select(
+        outbox.c.seq,
+        outbox.c.next_at,
+        outbox.c.lease_until,
+        func.row_number().over(partition_by=(outbox.c.topic, outbox.c.key), order_by=outbox.c.seq).label("number"),
     )
-    .order_by(outbox.c.seq)
+    .where(_IS_NEW)
+    .subquery("first")
+)
+_CLAIMABLE: Final = (
+    select(_first.c.seq)
+    .where(_first.c.number == 1, _first.c.next_at <= bindparam("now"), _first.c.lease_until <= bindparam("now"))
+    .order_by(_first.c.seq)
     .limit(bindparam("limit"))
 )
+"""The oldest of each key that nobody has."""
+_CLAIMED: Final = (
+    select(outbox)
+    .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)), _IS_NEW, outbox.c.lease_until <= bindparam("now"))
+    .order_by(outbox.c.seq)
+)
+"""The same rows by their numbers, looked at again while they are locked."""
 _mine = and_(outbox.c.seq == bindparam("b_seq"), outbox.c.lease_token == bindparam("b_token"), _IS_NEW)
 _LEASE: Final = (
     update(outbox)
@@ -171,8 +183,11 @@ class Relay(Duty[RelayReport]):
         def write(connection: Connection) -> Sequence[Any]:
             dialect = database.backend.dialect
             now = dialect.now(connection)
-            query = dialect.locked(_CLAIMABLE, pass_over=True)
-            rows = connection.execute(query, {"now": now, "limit": self._group}).all()
+            seqs = connection.execute(_CLAIMABLE, {"now": now, "limit": self._group}).scalars().all()
+            if not seqs:
+                return []
+            query = dialect.locked(_CLAIMED, pass_over=True)
+            rows = connection.execute(query, {"now": now, "seqs": seqs}).all()
             if rows:
                 given = {"seqs": [row.seq for row in rows], "until": now + self._lease_ms, "token": token}
                 connection.execute(_LEASE, given)
