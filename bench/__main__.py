@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench.against import compare
 from bench.agents import agents
+from bench.events import events
 from bench.hops import hops
 from bench.lists import lists
 from bench.memory import memory
@@ -55,6 +56,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "memory": memory,
     "agents": agents,
     "hops": hops,
+    "events": events,
 }
 """What there is to measure, in the order in which it is."""
 

@@ -19,6 +19,7 @@ from tests.events.conftest import BusWorld, without_repeats
 
 from rota.clock import SystemClock
 from rota.events.buses.base import Bus, Message, Outgoing
+from rota.events.envelope import Event, decode
 from rota.events.events import Events
 from rota.events.relay import Relay
 from rota.runtime.duty import DutyContext
@@ -61,8 +62,14 @@ class _Bus(Bus):
 class _MortalRelay(Relay):
     """A relay that dies at a point of its round."""
 
-    point = ""
-    sent = 0
+    def __init__(self, chain: Chain, bus: Bus, context: DutyContext, point: str) -> None:
+        super().__init__(self._mine, context, group=GROUP, lease_ms=LEASE_MS)
+        self.point = point
+        self.sent = 0
+        self._events = Events(chain.database, _Bus(bus, self), chain.config, chain.outbox)
+
+    async def _mine(self) -> Events:
+        return self._events
 
     def pass_by(self, point: str) -> None:
         if point == self.point:
@@ -112,23 +119,8 @@ class _Killer:
         context = DutyContext(
             MemoryStore(), name, SystemClock(), Pulse(SystemClock()), self._chance.random, call_timeout=60.0
         )
-        relay = _MortalRelay(self._open, context, group=GROUP, lease_ms=LEASE_MS)
-        relay.point = self._chance.choice(POINTS) if self._left > 0 else ""
-        events = Events(self._chain.database, _Bus(self._bus, relay), self._chain.config, self._chain.outbox)
-        relay._open = lambda: _answer(events)
-        relay._heard = _Nothing()
-        return relay
-
-    async def _open(self) -> Events:
-        raise AssertionError("replaced at once")
-
-
-class _Nothing:
-    def close(self) -> None: ...
-
-
-async def _answer(events: Events) -> Events:
-    return events
+        point = self._chance.choice(POINTS) if self._left > 0 else ""
+        return _MortalRelay(self._chain, self._bus, context, point)
 
 
 @pytest.fixture(params=["sqlite_url", "postgres_url"])
@@ -149,7 +141,7 @@ async def test_relays_that_die_lose_nothing_and_reorder_nothing(chain: Chain) ->
     while killer.kills.total() < kills:
         if number % 200 == 0:
             await until(lambda: _is_short(chain), "the relays are not far behind")
-        added = []
+        added: list[Event] = []
         for _ in range(10):
             key = f"k{chance.randrange(KEYS)}"
             published[key].append(number)
@@ -185,8 +177,6 @@ async def _is_short(chain: Chain) -> bool:
 
 
 def _payloads(messages: Sequence[Message]) -> dict[str, list[Any]]:
-    from rota.events.envelope import decode
-
     found: dict[str, list[Any]] = {}
     for message in messages:
         event = decode(message.value, topic=message.place.topic, key=message.key, headers=message.headers)

@@ -166,9 +166,11 @@ class Database:
     async def _write_group(self, functions: list[Callable[[Connection], Any]]) -> list[Any]:
         if len(functions) == 1:
             return [await self.write(functions[0])]
-        return await self.write(lambda connection: [self._in_savepoint(connection, each) for each in functions])
+        return await self.write(lambda connection: [self.in_savepoint(connection, each) for each in functions])
 
-    def _in_savepoint(self, connection: Connection, function: Callable[[Connection], T]) -> T | Exception:
+    def in_savepoint(self, connection: Connection, function: Callable[[Connection], T]) -> T | Exception:
+        """Run a function as one of several in a transaction. What it raises is its answer, and nothing of it stays;
+        unless that is not about it: then it is raised, because all of them are run again, or the database is away."""
         savepoint = connection.begin_nested()
         try:
             answer = function(connection)
@@ -176,7 +178,7 @@ class Database:
         except Exception as error:
             is_of_database = isinstance(error, (SQLAlchemyError, self.backend.driver_error))
             if isinstance(error, Conflict) or (is_of_database and meaning_of(error) is not Meaning.REFUSED):
-                raise  # it is not about this one: all of them are run again, or the database is away
+                raise
             savepoint.rollback()
             return self._said(Meaning.REFUSED, error) if is_of_database else error
         return answer

@@ -93,10 +93,10 @@ class ConsumerDuty(Duty[ConsumerReport]):
         if deliveries is None:
             return ConsumerReport(is_idle=True)
         reader = await self._shared.read()
-        if deliveries.room <= 0:
+        if not deliveries.has_room:
             await deliveries.wait_for_room(FETCH_SECONDS)
         messages: Sequence[Any] = ()
-        if deliveries.room > 0 and not self.is_stopping:
+        if deliveries.has_room and not self.is_stopping:
             messages = await reader.fetch(deliveries.room, FETCH_SECONDS)
         deliveries.keep_only(reader.places())
         if messages:

@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from contextvars import Context, copy_context
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -42,6 +44,7 @@ from rota.events.kept import Kept, keep, kept_message
 from rota.events.progress import Progress
 from rota.events.tracing import handling
 from rota.events.turns import Turns
+from rota.group_commit import GroupCommit
 from rota.logs import get_logger
 
 __all__ = ["Deliveries"]
@@ -79,6 +82,14 @@ class _Delivery:
         self.asked.set()
 
 
+class _Ending(NamedTuple):
+    """A handler has ended: what is to be committed with that, in whose context."""
+
+    delivery: _Delivery
+    effect: Effect | None
+    context: Context
+
+
 class Deliveries:
     """The events of one consumer in one process. `token` is its own, for as long as it lives."""
 
@@ -108,6 +119,9 @@ class Deliveries:
         self._jobs: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
         self._freed = asyncio.Event()
+        self._endings: GroupCommit[_Ending, None] = GroupCommit(
+            self._end, lambda _: 0, in_flight=events.database.backend.in_flight, patience=events.database.call_timeout
+        )
         self._is_stopping = False
         self.limit = max(100, 10 * consumer.concurrency)
         """So many are open here at most."""
@@ -118,13 +132,17 @@ class Deliveries:
     def room(self) -> int:
         return self.limit - len(self._open)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for a good number: one at a time would cost a commit each."""
+        return self.room >= self.limit // 4
+
     async def wait_for_room(self, seconds: float) -> None:
-        self._freed.clear()
-        if self.room > 0:
-            return
         try:
             async with asyncio.timeout(seconds):
-                await self._freed.wait()
+                while not self.has_room:
+                    self._freed.clear()
+                    await self._freed.wait()
         except TimeoutError:
             return
 
@@ -359,24 +377,51 @@ class Deliveries:
         return effect
 
     async def _finish(self, delivery: _Delivery, effect: Effect | None) -> Exception | None:
-        """Commit what came of it; what the effect raised, if it did."""
-        marks = self.progress.reached(delivery.offsets)
-
-        def write(connection: Connection) -> None:
-            if effect is not None:
-                effect(connection)
-            self.inbox.finish(connection, delivery.arrived.event_id)
-            self._commit_marks(connection, marks)
-
+        """Commit what came of it, together with whatever else has come to its end; what its effect raised, if it
+        did."""
         try:
-            await self._write(write)
+            await self._until_answered(lambda: self._endings.submit([_Ending(delivery, effect, copy_context())]))
         except (LeaseLost, StoreUnavailable):
             raise
         except Exception as error:
             return error
         self._count("done")
-        self._done(delivery, marks)
         return None
+
+    async def _end(self, endings: list[_Ending]) -> Sequence[Exception | None]:
+        """A group of endings in one transaction. Each effect is there whole or not at all."""
+        marks = self.progress.reached(place for ending in endings for place in ending.delivery.offsets)
+
+        def write(connection: Connection) -> list[Exception | None]:
+            ours = self.inbox.hold(connection, [ending.delivery.arrived.event_id for ending in endings])
+            answers = [self._take_effect(connection, ending, ours) for ending in endings]
+            done = [
+                ending.delivery.arrived.event_id
+                for ending, answer in zip(endings, answers, strict=True)
+                if answer is None
+            ]
+            if done:
+                self.inbox.finish(connection, done)
+            if len(done) == len(endings):
+                self._commit_marks(connection, marks)
+            return answers
+
+        answers = await self._database.write(write)
+        for ending, answer in zip(endings, answers, strict=True):
+            if answer is None:
+                self._done(ending.delivery)
+        if not any(answers) and self._is_committed_within:
+            self.progress.committed(marks)
+        return answers
+
+    def _take_effect(self, connection: Connection, ending: _Ending, ours: Collection[str]) -> Exception | None:
+        event_id = ending.delivery.arrived.event_id
+        if event_id not in ours:
+            return LeaseLost(f"The event {event_id} is another instance's by now; its effect is left out.")
+        if ending.effect is None:
+            return None
+        answer = self._database.in_savepoint(connection, partial(ending.context.run, ending.effect))
+        return answer if isinstance(answer, Exception) else None
 
     async def _fail(self, delivery: _Delivery, error: Exception) -> None:
         said = self._said_about(error)
@@ -479,13 +524,16 @@ class Deliveries:
 
     # --- writing ---
 
-    async def _write(self, function: Any) -> Any:
+    async def _write(self, function: Callable[[Connection], T]) -> T:
+        return await self._until_answered(lambda: self._database.grouped(function))
+
+    async def _until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
         """Until the database has answered: what was worked out is not thrown away because it was away for a moment. If
         nobody knows whether it took effect, the second time finds out."""
         failures = 0
         while True:
             try:
-                return await self._database.grouped(function)
+                return await call()
             except StoreUnavailable as error:
                 if self._is_stopping:
                     raise
@@ -499,14 +547,18 @@ class Deliveries:
         self._commit_marks(connection, self.progress.reached(delivery.offsets))
 
     def _commit_marks(self, connection: Connection, marks: dict[Place, Any]) -> None:
-        if self._reader is not None and self._reader.is_committed_within and marks:
+        if self._reader is not None and self._is_committed_within and marks:
             self._reader.commit_within(connection, marks)
+
+    @property
+    def _is_committed_within(self) -> bool:
+        return self._reader is not None and self._reader.is_committed_within
 
     def _done(self, delivery: _Delivery, marks: dict[Place, Any] | None = None) -> None:
         delivery.is_over = True
         for place, offset in delivery.offsets:
             self.progress.done(place, offset)
-        if marks and self._reader is not None and self._reader.is_committed_within:
+        if marks and self._is_committed_within:
             self.progress.committed(marks)
 
     def _count(self, outcome: str) -> None:
@@ -553,6 +605,7 @@ class Deliveries:
             with suppress(StoreUnavailable):  # then their leases end by themselves
                 await self._database.write(lambda connection: self.inbox.give_back(connection, left))
         self._open.clear()
+        await self._endings.drain()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

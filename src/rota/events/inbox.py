@@ -8,9 +8,10 @@ started with; a row that somebody else has taken meanwhile is left alone, and wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, case, func, literal_column, select, update
+from sqlalchemy import Connection, Executable, and_, bindparam, case, func, literal_column, select, update
 
 from rota.clock import Instant, Millis
 from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
@@ -150,8 +151,7 @@ class Inbox:
     def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
         if not rows:
             return set()
-        statement = upsert(connection.dialect.name, inbox).values(list(rows)).on_conflict_do_nothing()
-        return set(connection.execute(statement.returning(_c.event_id)).scalars())
+        return set(connection.execute(_insert_statement(connection.dialect.name), list(rows)).scalars())
 
     def _start_again(self, connection: Connection, again: Sequence[Mapping[str, Any]], now: Instant) -> None:
         if not again:
@@ -224,9 +224,30 @@ class Inbox:
 
     # --- how it ended ---
 
-    def finish(self, connection: Connection, event_id: str) -> None:
-        """Its effect is in this transaction. `LeaseLost` if it is not ours any more: then nothing of it stays."""
-        self._end(connection, event_id, {"status": str(InboxStatus.DONE), "envelope": None, "error": None})
+    def hold(self, connection: Connection, event_ids: Collection[str]) -> set[str]:
+        """Those that are still ours; nobody takes one of them until this transaction ends."""
+        query = select(_c.event_id).where(
+            _c.consumer == self.consumer, self._dialect.among(_c.event_id), _c.lease_token == self.token, _IS_OPEN
+        )
+        found = connection.execute(_locked(self._dialect, query), {"keys": self._dialect.keys(event_ids)})
+        return set(found.scalars())
+
+    def finish(self, connection: Connection, event_ids: Collection[str]) -> None:
+        """Their effects are in this transaction, which holds them."""
+        connection.execute(
+            update(inbox)
+            .where(_c.consumer == self.consumer, self._dialect.among(_c.event_id))
+            .values(
+                status=str(InboxStatus.DONE),
+                crashes=_c.crashes - 1,
+                lease_until=0,
+                lease_token=None,
+                envelope=None,
+                error=None,
+                at=self.now(connection),
+            ),
+            {"keys": self._dialect.keys(event_ids)},
+        )
 
     def fail(self, connection: Connection, event_id: str, failure: Failure, envelope: str) -> None:
         """It waits to be tried again, or is dead."""
@@ -326,6 +347,11 @@ class Inbox:
         )
         if ended.rowcount != 1:
             raise LeaseLost(f"The event {event_id} is another instance's by now; what was done for it is undone.")
+
+
+@cache
+def _insert_statement(database: str) -> Executable:
+    return upsert(database, inbox).on_conflict_do_nothing().returning(_c.event_id)
 
 
 def _seen(row: Any) -> InboxRow | None:
