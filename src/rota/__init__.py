@@ -83,6 +83,7 @@ _HOMES = {
     "rota.dashboard.part": ("Pages",),
     "rota.database": ("Database",),
     "rota.errors": (
+        "BusAway",
         "IllegalTransition",
         "InvalidConfig",
         "InvalidInput",
@@ -95,6 +96,15 @@ _HOMES = {
         "UnknownTask",
         "UnknownTaskType",
     ),
+    "rota.events.consumer": ("Effect",),
+    "rota.events.delivery": (
+        "Later",
+        "NonRetriable",
+    ),
+    "rota.events.envelope": ("Event",),
+    "rota.events.events": ("Events",),
+    "rota.events.handles": ("Handles",),
+    "rota.events.outbox": ("Outbox",),
     "rota.keys": (
         "IUserKeyBuilder",
         "UserKeyBuilder",

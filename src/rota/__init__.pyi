@@ -45,6 +45,7 @@ from rota.core.task_type import TriggerMode as TriggerMode
 from rota.core.waiting import Reason as Reason
 from rota.dashboard.part import Pages as Pages
 from rota.database import Database as Database
+from rota.errors import BusAway as BusAway
 from rota.errors import IllegalTransition as IllegalTransition
 from rota.errors import InvalidConfig as InvalidConfig
 from rota.errors import InvalidInput as InvalidInput
@@ -56,6 +57,13 @@ from rota.errors import StoreError as StoreError
 from rota.errors import StoreUnavailable as StoreUnavailable
 from rota.errors import UnknownTask as UnknownTask
 from rota.errors import UnknownTaskType as UnknownTaskType
+from rota.events.consumer import Effect as Effect
+from rota.events.delivery import Later as Later
+from rota.events.delivery import NonRetriable as NonRetriable
+from rota.events.envelope import Event as Event
+from rota.events.events import Events as Events
+from rota.events.handles import Handles as Handles
+from rota.events.outbox import Outbox as Outbox
 from rota.keys import IUserKeyBuilder as IUserKeyBuilder
 from rota.keys import UserKeyBuilder as UserKeyBuilder
 from rota.keys import UserKeyConfig as UserKeyConfig
