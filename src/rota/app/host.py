@@ -301,9 +301,9 @@ class Host:
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""
         health = self.background.health()
-        elsewhere = self.database_owner.reasons
-        if self.background.is_started and elsewhere:
-            health = replace(health, ok=False, reasons=(*health.reasons, *elsewhere))
+        troubles = (*self.database_owner.reasons, *self.own_database.deafness)
+        if self.background.is_started and troubles:
+            health = replace(health, ok=False, reasons=(*health.reasons, *troubles))
         return health if self.spool is None else self.spool.seen_in(health)
 
     def make_worker(self, store: Store) -> Worker:

@@ -95,6 +95,12 @@ class OwnDatabase:
         except StoreUnavailable:
             return []  # who serves asks again and again
 
+    @property
+    def deafness(self) -> tuple[str, ...]:
+        """Why this process hears nothing of what others commit, if so: it then finds it later, by looking."""
+        trouble = None if self.opened is None else self.opened.changes.trouble
+        return () if trouble is None else (f"Nothing is heard of other instances. {trouble}",)
+
     async def close(self) -> None:
         if self.opened is not None:
             database, self.opened = self.opened, None
