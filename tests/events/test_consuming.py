@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -288,3 +289,24 @@ async def test_two_instances_share_the_work_and_one_goes_on_when_the_other_dies(
             await chain.publish(*(chain.event(f"k{key}", number) for key in range(40)))
         await chain.until_count(400)
     assert await chain.effects() == {f"k{key}": list(range(10)) for key in range(40)}
+
+
+async def test_a_handler_that_blocks_the_loop_keeps_its_event(chain: Chain) -> None:
+    """The lease is renewed on a thread of its own: another instance does not begin what is under way here."""
+    began: list[str] = []
+
+    def handler_of(name: str) -> Any:
+        async def handle(event: Event) -> Effect:
+            began.append(name)
+            time.sleep(2.5)  # noqa: ASYNC251 - that is the point
+            return chain.effect(event)
+
+        return handle
+
+    one = (await chain.instance("one", lease_ms=1_000)).relay().consume(handler_of("one"))
+    two = (await chain.instance("two", lease_ms=1_000)).consume(handler_of("two"))
+    async with one.running(), two.running():
+        await chain.publish(chain.event("k", 1))
+        await chain.until_count(1)
+    assert len(began) == 1
+    assert await chain.count() == 1

@@ -6,6 +6,7 @@ They share the consumer's deliveries, and run wherever a worker runs.
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ from rota.events.consumer import Consumer
 from rota.events.deliveries import Deliveries
 from rota.events.events import Events
 from rota.runtime.duty import Duty, DutyContext
+from rota.runtime.health import Pulse
+from rota.runtime.thread_duty import ThreadDuty
 
 __all__ = ["LEASE_MS", "ConsumerDuty", "LeaseDuty", "RetryDuty", "make_duties"]
 
@@ -30,6 +33,8 @@ SHORTEST_SECONDS: Final = 0.02
 """What is due may have to wait for a turn: nobody asks more often than this."""
 IDLE_SECONDS: Final = 5.0
 """How often it is looked whether somebody wants a database by now."""
+RENEW_AGAIN_SECONDS: Final = 0.5
+"""How soon leases are renewed again after that has failed."""
 GRACE_SECONDS: Final = 5.0
 """For so long whoever stops waits for the handlers that run."""
 
@@ -174,19 +179,36 @@ class RetryDuty(Duty[float]):
 
 
 class LeaseDuty(Duty[None]):
-    """Keeps what this instance has started, as long as it lives."""
+    """Keeps what this instance has started, as long as it lives: on a thread, so that a handler that blocks the event
+    loop does not lose it."""
 
     def __init__(self, shared: _Shared, context: DutyContext) -> None:
         super().__init__(context.pulse, context.chance)
         self.name = f"leases of {shared.consumer.name}"
-        self._shared = shared
+        self._thread = _LeaseThread(self.name, shared, context.pulse)
 
     async def run_once(self, now: Instant | None = None) -> None:
-        if self._shared.deliveries is not None:
-            await self._shared.deliveries.renew()
+        self._thread.start()
 
     def pause_after(self, report: None) -> float:
-        return self._shared.lease_ms / (3 * SECOND)
+        return math.inf
+
+    async def close(self) -> None:
+        await self._thread.stop()
+
+
+class _LeaseThread(ThreadDuty[None]):
+    def __init__(self, name: str, shared: _Shared, pulse: Pulse) -> None:
+        super().__init__(pulse)
+        self.name = name
+        self._shared = shared
+
+    def run_once(self, now: Instant | None = None) -> None:
+        if self._shared.deliveries is not None:
+            self._shared.deliveries.renew()
+
+    def pause(self, failures: int) -> float:
+        return self._shared.lease_ms / (3 * SECOND) if failures == 0 else RENEW_AGAIN_SECONDS
 
 
 def make_duties(

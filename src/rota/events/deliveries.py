@@ -585,11 +585,11 @@ class Deliveries:
         """Places that are somebody else's by now are not ours to commit. What runs goes on: it is fenced."""
         self.progress.forget(places)
 
-    async def renew(self) -> None:
-        """Keep what is open here."""
-        if self._open:
-            ids = list(self._open)
-            await self._database.write(lambda connection: self.inbox.renew(connection, ids))
+    def renew(self) -> None:
+        """Keep what is open here. On any thread."""
+        ids = list(self._open)
+        if ids:
+            self._database.write_blocking(lambda connection: self.inbox.renew(connection, ids))
 
     async def close(self, seconds: float) -> None:
         """Let what runs come to its end, for so long; what has not begun, or not ended, is given back."""
