@@ -91,6 +91,10 @@ class Backend(ABC):
         """Those that write."""
         return [self.engine]
 
+    def mark(self) -> object:
+        """Something that is cheap to look at, and another one once somebody has written; as a rule."""
+        return None
+
     @abstractmethod
     def version(self) -> int:
         """A number that is another one after another process has written."""

@@ -27,9 +27,12 @@ log = get_logger("rota.database")
 
 LOOK_SECONDS: Final = 0.005
 """How often a file is looked at for a second after something has happened,"""
-IDLE_LOOK_SECONDS: Final = 0.02
+IDLE_LOOK_SECONDS: Final = 0.01
 """and after that."""
 BUSY_SECONDS: Final = 1.0
+ASK_SECONDS: Final = 0.05
+"""For so long after a look has seen something the database itself is asked: two commits may bear the same time."""
+ASK_ANYWAY_SECONDS: Final = 0.5
 
 _POKED: Final = "rota poked"
 """Where a connection keeps what was poked in its transaction."""
@@ -199,9 +202,17 @@ class Changes:
     async def _look(self, waiting: _Waiting, seen: int | None) -> None:
         """Look at the file while somebody waits: often after something has happened, seldom when it is quiet."""
         loop = asyncio.get_running_loop()
-        active_at = loop.time()
+        asked_at = moved_at = active_at = loop.time()
+        mark: object = None
         while True:
             await waiting.any.wait()
+            now = loop.time()
+            if (new_mark := self._backend.mark()) != mark:
+                mark, moved_at = new_mark, now
+            if now - moved_at > ASK_SECONDS and now - asked_at < ASK_ANYWAY_SECONDS:
+                await asyncio.sleep(LOOK_SECONDS if now - active_at < BUSY_SECONDS else IDLE_LOOK_SECONDS)
+                continue
+            asked_at = now
             try:
                 version = await self._version()
             except StoreError as error:

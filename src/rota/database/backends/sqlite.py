@@ -86,6 +86,7 @@ class SqliteBackend(Backend):
                 f"synchronous={self._synchronous} in {self.name} is none of: {', '.join(_SYNCHRONOUS)}."
             )
         self._path = Path(path)
+        self._wal = Path(f"{path}-wal")
         self._lock_seconds = 0.9 * call_timeout
         self.dialect = SqliteDialect(clock or SystemClock())
         plain = url.set(query={})
@@ -144,6 +145,13 @@ class SqliteBackend(Backend):
         refuse_inherited(self._path)
         if not self.is_in_memory:
             prepare_sqlite(self._path)
+
+    def mark(self) -> object:
+        try:
+            seen = self._wal.stat()
+        except OSError:
+            return None  # there is none before the first write, and after the last one has closed it
+        return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
     def version(self) -> int:
         # Asked on the writer's own connection, so that its own commits do not count.
