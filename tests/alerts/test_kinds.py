@@ -18,7 +18,7 @@ from tests.dashboard.stage import staged
 
 from rota import Config, Rota, load_config
 from rota.access import Role
-from rota.alerts import AlertDuty, Alerts, kinds_of
+from rota.alerts import AlertDuty, Alerts, kinds_of, rules_of
 from rota.alerts.section import AlertsConfig
 from rota.core.alert import ENGINE_KINDS, AlertRule, AlertUnit
 from rota.errors import InvalidConfig
@@ -147,6 +147,7 @@ async def test_one_that_cannot_be_measured_stays_as_it_is_and_stops_nobody_else(
 
 # --- at work, on every face ------------------------------------------------------------------------------------------
 
+EVENT_KINDS = ("outbox_lag", "event_dead_letters")
 RULES = """
 alerts:
   check_interval: 1s
@@ -171,7 +172,7 @@ async def test_it_fires_beside_a_worker_and_is_shown(tmp_path: Path, sqlite_url:
                 await client.get(stage.login(Role.VIEWER), follow_redirects=True)
                 page = (await client.get(f"{stage.url}/alerts")).text
     assert (firing["rule"], firing["subject"]) == ("old", "letterbox")
-    assert [one["kind"] for one in kinds] == [*ENGINE_KINDS, "letter_age"]
+    assert [one["kind"] for one in kinds] == [*ENGINE_KINDS, *EVENT_KINDS, "letter_age"]
     assert kinds[-1] == {
         "kind": "letter_age",
         "about": "how long the oldest letter has been waiting",
@@ -235,9 +236,9 @@ def refusal(rule: Mapping[str, object], *parts: Part) -> str:
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
     said = refusal({"kind": "letter_ages"}, Letterbox())
     assert "alerts.rules.r.kind is 'letter_ages' (argument). Did you mean 'letter_age'?" in said
-    assert ", ".join([*ENGINE_KINDS, "letter_age"]) in said
+    assert ", ".join([*ENGINE_KINDS, "letter_age", *EVENT_KINDS]) in said
     assert "Rota(..., parts=[...])" in said
-    assert f"Use one of: {', '.join(sorted(ENGINE_KINDS))}." in refusal({"kind": "zzz"})
+    assert f"Use one of: {', '.join(sorted([*ENGINE_KINDS, *EVENT_KINDS]))}." in refusal({"kind": "zzz"})
     assert "alerts.rules.r.kind is ['x'] (argument). Use one of: " in refusal({"kind": ["x"]})
 
 
@@ -249,12 +250,12 @@ def test_what_a_kind_does_not_take_is_refused() -> None:
     assert "Use a number above 0." in refusal({"kind": "letter_age", "threshold": 0}, Letterbox())
 
 
-def test_a_kind_that_is_to_come_is_refused_until_a_part_brings_it() -> None:
-    rule = {"kind": "outbox_lag"}
-    assert "There is no outbox in this version" in refusal(rule)
-    assert "comes with events" in refusal(rule)
-    config = {"store": "memory://", "alerts": {"rules": {"r": rule}}}
-    assert Rota(config, parts=[Letterbox(kind("outbox_lag", fail))]).config.problems() == []
+def test_the_kinds_of_events_are_known_without_a_part_of_ones_own() -> None:
+    rules = {"r": {"kind": "outbox_lag", "threshold": "2m"}, "s": {"kind": "event_dead_letters"}}
+    app = Rota({"store": "memory://", "alerts": {"rules": rules}})
+    assert app.config.problems() == []
+    counted = rules_of(app.config, kinds_of(app.host.parts.values()))
+    assert (counted["r"].threshold, counted["s"].threshold) == (120.0, 1.0)
 
 
 async def test_a_configuration_made_by_hand_is_refused_before_a_worker_runs() -> None:

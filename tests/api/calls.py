@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
+from sqlalchemy import Connection, insert, update
 from tests.api.stage import Stage
 
 from rota.agents import AGENT, Caller, agents_of
 from rota.agents.runs.run_store import RunStart, RunStore
 from rota.core.task_type import TaskType
+from rota.database.tables.events import inbox, outbox
+from rota.events import Event, Handles
+from rota.events.kept import Kept, keep
 from rota.stores.base import ClaimRequest
 
 __all__ = ["CALLS", "Call", "check_problem", "dead_letters", "failed_task", "perform"]
@@ -137,6 +141,44 @@ async def a_memory(stage: Stage) -> Mapping[str, str]:
     return {"context_id": str(pushed.context_id)}
 
 
+async def an_event(stage: Stage) -> Mapping[str, str]:
+    events = await stage.app.events()
+    (event_id,) = await events.outbox.publish(Event(event_type="Shop.Order.Created", aggregate_id="o1", payload=1))
+    return {"event_id": event_id}
+
+
+async def a_dead_event(stage: Stage) -> Mapping[str, str]:
+    """One that a consumer has given up, and one that the bus has refused."""
+    values = await an_event(stage)
+    event_id = values["event_id"]
+    row = {"event_id": event_id, "consumer": "billing", "topic": "rota.shop.order", "key": "o1", "status": "dead"}
+    kept = keep(Kept(0, "1", {"event_type": "Shop.Order.Created"}, '{"total": 12}'))
+
+    def write(connection: Connection) -> None:
+        connection.execute(insert(inbox).values(**row, attempts=5, error="it broke", envelope=kept, at=1))
+        connection.execute(update(outbox).values(status="dead", error="too large", sent_at=1))
+
+    await (await stage.app.database()).write(write)
+    return values
+
+
+async def a_consumer(stage: Stage) -> Mapping[str, str]:
+    async def bill(event: Event) -> None: ...
+
+    stage.app.consumer("Shop.Order.Created", name="billing")(bill)
+    return {}
+
+
+async def a_handle(stage: Stage) -> Mapping[str, str]:
+    handles = Handles(await stage.app.database())
+    handle_id = await handles.database.write(
+        lambda connection: handles.create(
+            connection, correlation_id="b1", expected=["Shop.Order.Created"], expected_count=2, task_name="orders"
+        )
+    )
+    return {"handle": handle_id}
+
+
 CALLS: Final[Mapping[str, Call]] = {
     "check_alive": Call("GET", "/healthz"),
     "check_ready": Call("GET", "/readyz"),
@@ -207,6 +249,45 @@ CALLS: Final[Mapping[str, Call]] = {
     "list_audit": Call("GET", "/api/audit"),
     "list_alerts": Call("GET", "/api/alerts"),
     "list_alert_kinds": Call("GET", "/api/alerts/kinds"),
+    "list_events": Call("GET", "/api/events?status=new&topic=rota.shop.order", prepare=an_event),
+    "get_event": Call("GET", "/api/events/{event_id}", prepare=a_dead_event),
+    "publish_events": Call(
+        "POST",
+        "/api/events",
+        {"events": [{"event_type": "Shop.Order.Created", "aggregate_id": "o1", "payload": {"total": 12}}]},
+        201,
+        "event.publish",
+    ),
+    "list_dead_events": Call("GET", "/api/events/dead?consumer=billing", prepare=a_dead_event),
+    "redrive_dead_events": Call(
+        "POST", "/api/events/dead/redrive", {"all": True}, action="event.redrive", prepare=a_dead_event
+    ),
+    "purge_dead_events": Call(
+        "POST", "/api/events/dead/purge", {"consumer": "billing"}, action="event.purge", prepare=a_dead_event
+    ),
+    "list_event_consumers": Call("GET", "/api/events/consumers", prepare=a_consumer),
+    "replay_events": Call(
+        "POST", "/api/events/replay", {"consumer": "billing", "last": "1h"}, action="event.replay", prepare=a_consumer
+    ),
+    "get_outbox": Call("GET", "/api/outbox", prepare=an_event),
+    "retry_outbox": Call("POST", "/api/outbox/retry", {"all": True}, action="outbox.retry", prepare=a_dead_event),
+    "list_handles": Call("GET", "/api/handles?status=pending", prepare=a_handle),
+    "get_handle": Call("GET", "/api/handles/{handle}", prepare=a_handle),
+    "create_handle": Call(
+        "POST",
+        "/api/handles",
+        {
+            "correlation_id": "b1",
+            "expected": ["Shop.Order.Created"],
+            "failed_types": ["Shop.Order.Failed"],
+            "expected_count": 3,
+            "task_name": "orders",
+            "timeout": "3600s",
+        },
+        201,
+        "handle.create",
+    ),
+    "resume_handle": Call("POST", "/api/handles/{handle}/resume", None, 200, "handle.resume", a_handle),
     "list_agents": Call("GET", "/api/agents/schedules", prepare=an_agent),
     "get_agent": Call("GET", "/api/agents/schedules/{agent}", prepare=an_agent),
     "list_agent_runs": Call("GET", "/api/agents/schedules/{agent}/runs", prepare=an_agent),

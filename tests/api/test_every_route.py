@@ -118,8 +118,10 @@ async def test_an_address_names_every_method_that_it_knows(stage: Stage) -> None
     known: dict[str, set[str]] = {}
     for operation in operations(stage):
         known.setdefault(operation.path, set()).add(operation.method)
-    for path, methods in known.items():
-        answer = await stage.admin.request("TRACE", re.sub(r"\{\w+\}", "x", path))
+    for path in known:
+        address = re.sub(r"\{\w+\}", "x", path)
+        answer = await stage.admin.request("TRACE", address)
         assert answer.status_code == 405, path
-        # An address without a parameter may fit one with: /api/tasks/bulk is none of them, and has no GET.
-        assert set(answer.headers["Allow"].split(", ")) == methods, path
+        # An address without a parameter may fit one with: an event could be called "replay".
+        fitting = [each for each in known if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", each), address)]
+        assert set(answer.headers["Allow"].split(", ")) == set().union(*(known[each] for each in fitting)), path

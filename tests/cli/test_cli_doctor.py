@@ -32,7 +32,7 @@ def test_a_store_in_good_order(rota: CallRota, monkeypatch: pytest.MonkeyPatch) 
     # Whether this machine has a sandbox for agents is not what is looked at here either.
     assert found.pop("agents")["status"] != "error"
     assert set(found) == {
-        *("python", "config", "sqlite", "store", "schema", "journal", "round trip", "clock", "instances", "work")
+        *("python", "config", "sqlite", "store", "schema", "journal", "round trip", "clock", "instances", "work", "bus")
     }
     # The tests' own store does without fsync, and is told so.
     assert {name for name, check in found.items() if check["status"] != "ok"} == {"journal"}

@@ -29,5 +29,5 @@ def test_the_doctor_comes_too(rota: CallRota) -> None:
 
     assert said.code == 0
     assert {check["check"] for check in said.json["checks"]} == {
-        *("python", "config", "store", "schema", "round trip", "clock", "instances", "work", "agents")
+        *("python", "config", "store", "schema", "round trip", "clock", "instances", "work", "bus", "agents")
     }

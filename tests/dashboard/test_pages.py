@@ -38,6 +38,7 @@ PAGES = {
     "type": "/types/detail_batch",
     "instances": "/instances",
     "alerts": "/alerts",
+    "events-empty": "/events",
     "audit": "/audit",
     "users": "/users?user=ada",
     "users-empty": "/users",
@@ -53,7 +54,18 @@ MINDED_PAGES = {
     "agents-group": "/agents?group=group-1",
     "agent": "/schedules/agent/{agent}",
 }
-EMPTY_PAGES = ("/", "/tasks", "/schedules", "/runs", "/dead-letters", "/instances", "/alerts", "/audit", "/users")
+EMPTY_PAGES = (
+    "/",
+    "/tasks",
+    "/schedules",
+    "/runs",
+    "/dead-letters",
+    "/instances",
+    "/alerts",
+    "/events",
+    "/audit",
+    "/users",
+)
 EMPTY_MINDS = ("/memory", "/agents")
 SAID = (
     "ada",
@@ -65,7 +77,7 @@ SAID = (
 
 @pytest.mark.parametrize("name", PAGES)
 async def test_a_page_opens_without_a_complaint(watched: Watched, demo: Stage, name: str) -> None:
-    await _fits(await watched.open(), demo.url + PAGES[name], name)
+    await fits(await watched.open(), demo.url + PAGES[name], name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -85,7 +97,7 @@ async def test_memories_and_agents_open_without_a_complaint(chromium: Browser, m
     schedules = await agents_of(minds.app).list_tasks(Caller.person("tests"))
     path = MINDED_PAGES[name].replace("{agent}", next(one.id for one in schedules if one.status == "paused"))
     async with signed_in(chromium, minds) as seen:
-        await _fits(await seen.open(), minds.url + path, name)
+        await fits(await seen.open(), minds.url + path, name)
 
 
 async def test_an_empty_page_teaches(chromium: Browser, tmp_path: Path) -> None:
@@ -106,7 +118,7 @@ async def _teach(chromium: Browser, app: Rota, paths: Sequence[str]) -> None:
         await page.close()
 
 
-async def _fits(page: Page, url: str, name: str) -> None:
+async def fits(page: Page, url: str, name: str) -> None:
     """It opens, is never wider than its window, and its pictures are taken."""
     await page.set_viewport_size(DESKTOP)
     answer = await page.goto(url)

@@ -31,7 +31,7 @@ def programs() -> dict[str, str]:
 
 
 def test_every_program_is_run_here() -> None:
-    assert set(programs()) == {"assistant.py", "chat.py"}
+    assert set(programs()) == {"assistant.py", "chat.py", "orders.py"}
 
 
 def test_the_program_does_what_its_comments_say(tmp_path: Path) -> None:
@@ -43,6 +43,11 @@ def test_the_program_does_what_its_comments_say(tmp_path: Path) -> None:
         *("coalesced 9", "compressing the memory of u1 on phone"),
         f"{1 + mornings} run",
     ]
+
+
+def test_an_event_reaches_its_consumer(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(programs()["orders.py"])
+    assert "billing 12" in run([sys.executable, "orders.py"], tmp_path).splitlines()
 
 
 def test_the_application_answers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rota.alerts.reading import Reading, measure
 from rota.alerts.section import ALERTS_SECTION, refuse_kind
 from rota.clock import format_duration
 from rota.config import Config
-from rota.core.alert import BUILT_IN, ENGINE_KINDS, NOT_YET, AlertKind, AlertRule, all_kinds
+from rota.core.alert import BUILT_IN, ENGINE_KINDS, AlertKind, AlertRule, all_kinds
 from rota.database import Database
 from rota.errors import InvalidConfig
 from rota.part import AlertContext, Measured, MeasuredKind, Part
@@ -52,8 +52,7 @@ def rules_of(config: Config, kinds: Mapping[str, AlertKind] = ENGINE_KINDS) -> d
     rules = {**(BUILT_IN if alerts.defaults else {}), **alerts.rules}
     for name, rule in rules.items():
         if rule.kind not in kinds:
-            advice = NOT_YET.get(rule.kind) or refuse_kind(rule.kind, kinds)
-            raise InvalidConfig(f"alerts.rules.{name}.kind is {rule.kind!r}. {advice}")
+            raise InvalidConfig(f"alerts.rules.{name}.kind is {rule.kind!r}. {refuse_kind(rule.kind, kinds)}")
     return {name: kinds[rule.kind].completed(rule) for name, rule in rules.items()}
 
 

@@ -18,7 +18,7 @@ from rota.codec import warmed
 from rota.config.section import Entries, Rule, Section, Setting
 from rota.config.shown import hide, only_the_host
 from rota.config.values import as_amount, as_argv, as_bool, as_duration, as_names
-from rota.core.alert import ENGINE_KINDS, NOT_YET, AlertKind, AlertRule, AlertSink, all_kinds
+from rota.core.alert import ENGINE_KINDS, AlertKind, AlertRule, AlertSink, all_kinds
 from rota.core.task_type import did_you_mean
 from rota.errors import InvalidConfig
 
@@ -65,7 +65,7 @@ def _rules(more: MoreKinds) -> Entries[AlertRule]:
     def as_kind(value: object) -> str:
         name = value if isinstance(value, str) else ""
         kinds = kinds_for(name)
-        if name in kinds or name in NOT_YET:
+        if name in kinds:
             return name
         raise InvalidConfig(refuse_kind(value, kinds))
 

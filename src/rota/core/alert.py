@@ -25,7 +25,6 @@ __all__ = [
     "BUILT_IN",
     "ENGINE_KINDS",
     "LOG",
-    "NOT_YET",
     "AlertChange",
     "AlertKind",
     "AlertRule",
@@ -150,12 +149,6 @@ ENGINE_KINDS: Final[Mapping[str, AlertKind]] = {
 }
 """What the engine can be asked about; `rota.alerts.reading` reads it."""
 
-NOT_YET: Final[Mapping[str, str]] = {
-    "outbox_lag": "There is no outbox in this version, so nothing of it can lag: the kind comes with events."
-    " Take the rule out.",
-}
-"""Kinds that are spoken of and that nobody measures yet, each with what to say. One that a part brings is known."""
-
 
 def all_kinds(more: Iterable[AlertKind] = ()) -> dict[str, AlertKind]:
     """The engine's kinds and those of parts, by their names."""
@@ -189,7 +182,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind in kinds:
             found = kinds[self.kind].problems(self)
         else:
-            found = [("kind", NOT_YET.get(self.kind) or f"Nobody brings the kind {self.kind!r}.")]
+            found = [("kind", f"Nobody brings the kind {self.kind!r}.")]
         if not 0 <= self.for_ms <= DAY:
             found.append(("for", "Use 0s to 1d."))
         if not MINUTE <= self.window_ms <= DAY:

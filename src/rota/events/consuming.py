@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from rota.clock import SECOND, Instant, Millis
+from rota.database.changes import Subscription
 from rota.errors import StoreError
 from rota.events.buses.base import BusReader
 from rota.events.consumer import Consumer
 from rota.events.deliveries import Deliveries
 from rota.events.events import Events
+from rota.events.inbox import INBOX_CHANGED
 from rota.runtime.duty import Duty, DutyContext
 from rota.runtime.health import Pulse
 from rota.runtime.thread_duty import ThreadDuty
@@ -144,11 +146,14 @@ class RetryDuty(Duty[float]):
         self.name = f"retries of {shared.consumer.name}"
         self._shared = shared
         self._waker: asyncio.Task[None] | None = None
+        self._heard: Subscription | None = None
 
     async def run_once(self, now: Instant | None = None) -> float:
         deliveries = await self._shared.open()
         if deliveries is None:
             return IDLE_SECONDS
+        if self._heard is None:
+            self._heard = await deliveries.changes.subscribe(INBOX_CHANGED, self.wake)
         if self._waker is None:
             self._waker = asyncio.get_running_loop().create_task(self._wake_on(deliveries))
         if await deliveries.read(deliveries.inbox.has_suspects):
@@ -174,6 +179,8 @@ class RetryDuty(Duty[float]):
         return min(max(report, SHORTEST_SECONDS), LOOK_SECONDS)
 
     async def close(self) -> None:
+        if self._heard is not None:
+            self._heard.close()
         if self._waker is not None:
             self._waker.cancel()
 

@@ -106,6 +106,7 @@ class Deliveries:
         self.consumer = consumer
         self._events = events
         self._database = events.database
+        self.changes = events.database.changes
         self._clock = clock
         self._chance = chance
         self.inbox = Inbox(events.database, consumer.name, token, lease_ms=lease_ms)

@@ -22,7 +22,10 @@ from rota.database.upsert import upsert
 from rota.errors import LeaseLost
 from rota.events.delivery import Begin, Failure, InboxRow, InboxStatus, how_to_begin
 
-__all__ = ["Arrived", "Inbox", "Known", "Retry"]
+__all__ = ["INBOX_CHANGED", "Arrived", "Inbox", "Known", "Retry"]
+
+INBOX_CHANGED: Final = "inbox"
+"""The topic of whoever tries again what waits."""
 
 _c = inbox.c
 _IS_OPEN: Final = _c.status.in_([literal_column("'started'"), literal_column("'retrying'")])

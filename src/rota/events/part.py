@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rota.events.section import EVENTS_SECTION
-from rota.part import Part
+from rota.part import Attention, CheckResult, MeasuredKind, Part
 from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
+    from fastapi import APIRouter
+    from prometheus_client.core import Metric
+    from typer import Typer
+
+    from rota.config import Config
+    from rota.dashboard.part import Pages
     from rota.events.consumer import Consumers
     from rota.events.events import Events
 
@@ -57,10 +63,75 @@ class EventsPart(Part):
 
     def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
         from rota.events.consuming import make_duties
+        from rota.events.pruning import EventPruner
         from rota.events.relay import Relay
+        from rota.events.setup import make_callback_duty
 
-        relay = Relay(self.events_if_wanted, context)
+        lease_ms = self.host.config.lease_ms
+        relay = Relay(self.events_if_wanted, context, lease_ms=lease_ms)
         consuming = [
-            duty for consumer in self.consumers for duty in make_duties(consumer, self.events_if_wanted, context)
+            duty
+            for consumer in self.consumers
+            for duty in make_duties(consumer, self.events_if_wanted, context, lease_ms=lease_ms)
         ]
-        return [relay, *consuming]
+        callbacks = make_callback_duty(self.events_if_wanted, self.host.config, context)
+        return [relay, *consuming, callbacks, EventPruner(self.events_if_wanted, context)]
+
+    def alert_kinds(self) -> Sequence[MeasuredKind]:
+        from rota.events.alert_kinds import ALERT_KINDS
+
+        return ALERT_KINDS
+
+    # --- what the faces show ---
+
+    def routes(self) -> Sequence[APIRouter]:
+        from rota.events.faces import routes
+
+        return [routes.reading, routes.acting]
+
+    def pages(self) -> Pages:
+        from rota.events.faces.pages import PAGES
+
+        return PAGES
+
+    def commands(self, root: Typer) -> None:
+        from rota.events.faces.commands import add_commands
+
+        add_commands(root)
+
+    async def diagnose(self, config: Config) -> Sequence[CheckResult]:
+        from rota.events.checks import diagnose
+
+        return await diagnose(config)
+
+    async def metrics(self) -> Iterable[Metric]:
+        events = await self.events_if_wanted()
+        if events is None:
+            return ()
+        from rota.events.metrics import families
+
+        return await families(self, events)
+
+    async def attention(self) -> Sequence[Attention]:
+        if not self.host.wants_database:
+            return ()
+        from rota.events.notable import attention
+
+        return await attention(await self.host.database())
+
+    # --- what it keeps about a user ---
+
+    async def erase_user(self, user_id: str) -> Mapping[str, int]:
+        if not self.host.wants_database:
+            return {}
+        from rota.events.person import erase_user
+
+        return await erase_user(await self.host.database(), user_id)
+
+    async def export_user(self, user_id: str) -> AsyncIterator[Mapping[str, object]]:
+        if not self.host.wants_database:
+            return
+        from rota.events.person import export_user
+
+        async for kept in export_user(await self.host.database(), user_id):
+            yield kept

@@ -149,9 +149,9 @@ class Relay(Duty[RelayReport]):
         began = self._clock.monotonic()
         placed = await bus.place(self._group)
         if placed:
-            events.stats.published["", "sent"] += placed
+            events.stats.published.update({(topic, "sent"): count for topic, count in placed.items()})
             events.stats.publish_seconds.observe(self._clock.monotonic() - began)
-        return placed
+        return placed.total()
 
     # --- to another bus ---
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 from fastapi import APIRouter
+from pydantic import ConfigDict
 from starlette.responses import StreamingResponse
 
 from rota.access import Role
@@ -42,7 +43,10 @@ class ErasureModel(AnswerModel):
 
 
 class ErasedModel(ErasureModel):
-    """The same, and how many contexts of the user's memory are gone: that goes at once."""
+    """The same, and how much of what each part kept is gone, by what it is called: that goes at once."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int]
 
     contexts: int
 

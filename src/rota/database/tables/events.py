@@ -50,6 +50,7 @@ partial_index("ix_event_outbox_oldest", "status = 'new'", outbox.c.seq)
 partial_index("ix_event_outbox_dead", "status = 'dead'", outbox.c.seq)
 Index("ix_event_outbox_log", outbox.c.topic, outbox.c.position)
 partial_index("ix_event_outbox_sent", "status = 'sent'", outbox.c.sent_at)
+partial_index("ix_event_outbox_correlation", "correlation_id IS NOT NULL", outbox.c.correlation_id, outbox.c.seq)
 partial_index("ix_event_outbox_user", "user_id IS NOT NULL", outbox.c.user_id)
 
 offsets = Table(
@@ -137,6 +138,8 @@ Index(
 partial_index("ix_flow_resume_handles_pending", "status = 'pending'", handles.c.expires_at)
 partial_index("ix_flow_resume_handles_ready", "status IN ('ready', 'resuming')", handles.c.next_at)
 Index("ix_flow_resume_handles_created", handles.c.created_at)
+Index("ix_flow_resume_handles_of", handles.c.correlation_id, handles.c.id)
+partial_index("ix_flow_resume_handles_user", "user_id IS NOT NULL", handles.c.user_id)
 
 arrivals = Table(
     "flow_resume_arrivals",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -64,20 +64,20 @@ class LocalBus(Bus):
     async def publish(self, group: Sequence[Outgoing]) -> Sequence[None]:
         raise AssertionError("What is in the outbox is published by `place`, where it lies.")
 
-    async def place(self, limit: int) -> int:
-        """Give new events their places in the log, in the order of insertion; how many there were."""
+    async def place(self, limit: int) -> Counter[str]:
+        """Give new events their places in the log, in the order of insertion; how many there were of each topic."""
         if not await self.database.read(lambda connection: connection.execute(_ANY_NEW).first()):
-            return 0
+            return Counter()
         return await self.database.write(lambda connection: self._place(connection, limit))
 
-    def _place(self, connection: Connection, limit: int) -> int:
+    def _place(self, connection: Connection, limit: int) -> Counter[str]:
         dialect = self.database.backend.dialect
         # Whoever comes next waits here, and sees what this one has placed.
         last = connection.execute(dialect.locked(_LAST_POSITION)).scalar_one()
         given = {"last": last, "now": dialect.now(connection), "limit": limit}
-        placed = connection.execute(_PLACE, given).rowcount
+        placed = Counter(connection.execute(_PLACE, given).scalars())
         if placed:
-            connection.execute(_MOVE_ON, {"placed": placed})
+            connection.execute(_MOVE_ON, {"placed": placed.total()})
             self.database.changes.poke(connection, EVENTS_PLACED)
         return placed
 
@@ -375,6 +375,7 @@ _PLACE: Final = (
         lease_until=0,
         lease_token=None,
     )
+    .returning(outbox.c.topic)
 )
 _HIGHEST_PARTITION: Final = select(func.max(outbox.c.partition)).where(
     outbox.c.topic.in_(bindparam("topics", expanding=True))

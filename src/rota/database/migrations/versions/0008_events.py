@@ -54,6 +54,7 @@ def _outbox() -> None:
     _partial("ix_event_outbox_oldest", "event_outbox", "status = 'new'", "seq")
     _partial("ix_event_outbox_dead", "event_outbox", "status = 'dead'", "seq")
     _partial("ix_event_outbox_sent", "event_outbox", "status = 'sent'", "sent_at")
+    _partial("ix_event_outbox_correlation", "event_outbox", "correlation_id IS NOT NULL", "correlation_id", "seq")
     _partial("ix_event_outbox_user", "event_outbox", "user_id IS NOT NULL", "user_id")
     op.create_index("ix_event_outbox_event_id", "event_outbox", ["event_id"], unique=True)
     op.create_index("ix_event_outbox_log", "event_outbox", ["topic", "position"])
@@ -133,6 +134,8 @@ def _handles() -> None:
     _partial("ix_flow_resume_handles_pending", "flow_resume_handles", "status = 'pending'", "expires_at")
     _partial("ix_flow_resume_handles_ready", "flow_resume_handles", "status IN ('ready', 'resuming')", "next_at")
     op.create_index("ix_flow_resume_handles_created", "flow_resume_handles", ["created_at"])
+    op.create_index("ix_flow_resume_handles_of", "flow_resume_handles", ["correlation_id", "id"])
+    _partial("ix_flow_resume_handles_user", "flow_resume_handles", "user_id IS NOT NULL", "user_id")
     _partial(
         "ix_flow_resume_handles_correlation",
         "flow_resume_handles",

@@ -1,0 +1,1 @@
+"""What events add to the faces: routes, pages and commands."""
