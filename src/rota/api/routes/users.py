@@ -46,7 +46,7 @@ class ErasedModel(ErasureModel):
     """The same, and how much of what each part kept is gone, by what it is called: that goes at once."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, int]
+    __pydantic_extra__: dict[str, int]  # pyright: ignore[reportIncompatibleVariableOverride]  # as pydantic has it
 
     contexts: int
 
