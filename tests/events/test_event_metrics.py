@@ -75,6 +75,8 @@ async def test_what_was_published_and_handled_is_counted(app: Rota) -> None:
     await until(lambda: len(handled) == 3, "all are handled")
     reading = EventReading(await app.database())
     await until(reading.count_dead, "one is dead")
+    stats = (await part_of(app).events()).stats
+    await until(lambda: stats.published.total() == 4 and stats.handled.total() == 3, "all is counted, and the letter")
     found = await samples(app)
     assert set(await families(app)) == NAMES
     assert value(found, "rota_events_published_total", topic="rota.shop.order", outcome="sent") == 3
