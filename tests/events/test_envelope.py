@@ -169,7 +169,7 @@ def test_one_topic_for_all_events_of_an_aggregate() -> None:
 
 
 def test_what_an_event_leads_to_says_so() -> None:
-    first = Event(event_type="A.B.Requested", aggregate_id="a", event_id="e1", correlation_id="c", user_id="u")
+    first = Event("A.B.Requested", aggregate_id="a", event_id="e1", correlation_id="c", user_id="u")
     then = first.then("A.B.Created", {"n": 1}, key="other")
     assert (then.aggregate_id, then.causation_id, then.correlation_id, then.user_id) == ("a", "e1", "c", "u")
     assert (then.key, then.event_id) == ("other", None)

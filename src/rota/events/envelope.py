@@ -60,10 +60,14 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class _Named(msgspec.Struct, frozen=True):
+    # What an event is called may stand first, without its word.
+    event_type: str
+
+
+class Event(_Named, frozen=True, kw_only=True):
     """What has happened. Whatever is None is filled in when it is added to the outbox."""
 
-    event_type: str
     aggregate_id: str
     payload: Any = None
     event_id: str | None = None

@@ -32,7 +32,7 @@ async def bill(event: Event) -> None:
 
 events = await app.events()
 await events.outbox.publish(
-    Event(event_type="Shop.Order.Created", aggregate_id="o1", payload={"total": 12})
+    Event("Shop.Order.Created", aggregate_id="o1", payload={"total": 12})
 )
 """
 """What somebody needs who has no events yet."""
