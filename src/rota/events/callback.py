@@ -94,6 +94,10 @@ class CallbackDuty(Duty[CallbackReport]):
             return CallbackReport()
         if self._heard is None:
             self._heard = await handles.database.changes.subscribe(HANDLES_CHANGED, self.wake)
+        # Whoever is woken by somebody else's commit looks before it writes.
+        next_ms = await handles.database.read(partial(self._next_ms, handles=handles))
+        if next_ms > 0:
+            return CallbackReport(next_ms=next_ms)
         room = self._at_once - len(self._calls)
         expired, claimed, next_ms = await handles.database.write(partial(self._claim, handles=handles, room=room))
         for each in claimed:
@@ -129,9 +133,14 @@ class CallbackDuty(Duty[CallbackReport]):
         # A token for each claim: after a takeover by this very instance the first call is still too late.
         token = f"{self._token}:{uuid.uuid4().hex}"
         claimed = handles.claim(connection, limit=room, lease_ms=self._lease_ms, token=token) if room > 0 else []
+        return expired, claimed, self._next_ms(connection, handles)
+
+    @staticmethod
+    def _next_ms(connection: Connection, handles: Handles) -> Millis:
+        """Until there is something to do."""
         next_at = handles.next_at(connection)
-        at = handles.database.backend.dialect.now(connection)
-        return expired, claimed, LOOK_MS if next_at is None else min(max(next_at - at, 0), LOOK_MS)
+        now = handles.database.backend.dialect.now(connection)
+        return LOOK_MS if next_at is None else min(max(next_at - now, 0), LOOK_MS)
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
