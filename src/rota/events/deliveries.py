@@ -595,18 +595,24 @@ class Deliveries:
     async def close(self, seconds: float) -> None:
         """Let what runs come to its end, for so long; what has not begun, or not ended, is given back."""
         self._is_stopping = True
-        if self._jobs:
-            await asyncio.wait(list(self._jobs), timeout=seconds)
+        try:
+            if self._jobs:
+                await asyncio.wait(list(self._jobs), timeout=seconds)
+        finally:
+            # Also if nobody waits that long: what is not given back would count as a crash.
+            await self._give_rest_back()
+
+    async def _give_rest_back(self) -> None:
         for job in list(self._jobs):
             job.cancel()
         if self._jobs:
             await asyncio.wait(list(self._jobs))
+        await self._endings.drain()
         left = [one.arrived.event_id for one in self._open.values()]
         if left:
             with suppress(StoreUnavailable):  # then their leases end by themselves
                 await self._database.write(lambda connection: self.inbox.give_back(connection, left))
         self._open.clear()
-        await self._endings.drain()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -636,4 +642,6 @@ def _delivery_of(message: Message, *, event_id: str | None = None) -> _Delivery:
     named = event_id or (f"{place.topic}/{place.partition}/{message.offset}"[:255] if event is None else event.event_id)
     assert named is not None
     user_id = None if event is None else event.user_id
-    return _Delivery(Arrived(named, place.topic, message.key, user_id, keep(kept)), event, kept, problem)
+    # What others have sent without a key wants no order.
+    key = message.key or named
+    return _Delivery(Arrived(named, place.topic, key, user_id, keep(kept)), event, kept, problem)

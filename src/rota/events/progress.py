@@ -25,8 +25,10 @@ class Progress:
         self._open.setdefault(place, deque()).append(offset)
 
     def done(self, place: Place, offset: Any) -> None:
-        self._done.setdefault(place, set()).add(offset)
-        self._move_on(place)
+        """One that was fetched is done. If its place is somebody else's by now, that is not ours to say."""
+        if place in self._open:
+            self._done.setdefault(place, set()).add(offset)
+            self._move_on(place)
 
     def reached(self, also: Iterable[tuple[Place, Any]] = ()) -> dict[Place, Any]:
         """How far each place is done and not yet committed; as it will be when `also` these are done."""
