@@ -138,6 +138,8 @@ OTHER_VALUES = {
     "agents.require": "true",
     "agents.mcp_socket": "false",
     "agents.timezone": "Asia/Tokyo",
+    "events.retention": "9d",
+    "events.dead_retention": "60d",
     "agents.command": '["my-agent", ["--resume", "{sessionId}"]]',
     "agents.input_format": "text",
     "agents.output_format": "text",

@@ -126,7 +126,8 @@ class EventsPart(Part):
             return {}
         from rota.events.person import erase_user
 
-        return await erase_user(await self.host.database(), user_id)
+        erased = await erase_user(await self.host.database(), user_id)
+        return {name: count for name, count in erased.items() if count}
 
     async def export_user(self, user_id: str) -> AsyncIterator[Mapping[str, object]]:
         if not self.host.wants_database:

@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, func, literal_column, select
 
 from rota.clock import SECOND, Instant, Millis, isoformat
+from rota.codec import warmed
 from rota.core.task_type import did_you_mean
 from rota.database import Database
 from rota.database.tables.events import inbox, offsets, outbox
@@ -48,6 +49,8 @@ __all__ = [
     "views_of",
     "waited_ms",
 ]
+
+_HEADERS: Final = warmed(msgspec.json.Decoder(dict[str, str]), "{}")
 
 NEWEST: Final = 10_000
 """So many of the newest rows of the inbox tell which topics a consumer reads that this process does not know."""
@@ -467,7 +470,7 @@ def _filtered(wanted: EventFilter) -> Select[Any]:
 
 
 def event_view(row: Row[Any]) -> EventView:
-    headers, payload = msgspec.json.decode(row.headers, type=dict[str, str]), msgspec.json.decode(row.payload)
+    headers, payload = _HEADERS.decode(row.headers), msgspec.json.decode(row.payload)
     return EventView(**_picked(row, EventView, headers=headers, payload=payload))
 
 
