@@ -113,7 +113,10 @@ def test_nothing_is_begun_that_could_run_twice_or_out_of_order(
         assert (begin is Begin.HELD) == somebody_has_it
         if not somebody_has_it and row.lease_until <= NOW:
             assert (begin is Begin.DEAD) == (row.crashes >= MAX_CRASHES)
-            assert (begin is Begin.ALONE) == (SUSPECT_CRASHES <= row.crashes < MAX_CRASHES and not alone)
+            is_behind = ahead is not None and ahead.status is InboxStatus.RETRYING
+            is_suspect = SUSPECT_CRASHES <= row.crashes < MAX_CRASHES
+            assert (begin is Begin.BEHIND) == (is_behind and row.crashes < MAX_CRASHES)
+            assert (begin is Begin.ALONE) == (is_suspect and not alone and not is_behind)
     elif ahead is not None and ahead.status is InboxStatus.RETRYING:
         assert begin is Begin.BEHIND
 

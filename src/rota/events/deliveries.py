@@ -222,13 +222,21 @@ class Deliveries:
             self._done(delivery)
             return
 
-        def write(connection: Connection) -> None:
-            self.inbox.put_behind(connection, [delivery.arrived])
-            self._commit_within(connection, delivery)
+        marks = self.progress.reached(delivery.offsets)
 
-        await self._write(write)
+        def write(connection: Connection) -> bool:
+            is_there = self.inbox.put_behind(connection, delivery.arrived)
+            if is_there:
+                self._commit_marks(connection, marks)
+            return is_there
+
+        while not await self._write(write):
+            # Another instance has it. If that one is dead its lease is over soon; until then it is not ours to move.
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            if self._is_stopping:
+                return
         self._count("retrying")
-        self._done(delivery)
+        self._done(delivery, marks)
         self.retry_noted.set()
 
     async def _deliver(self, delivery: _Delivery) -> bool:
@@ -543,9 +551,6 @@ class Deliveries:
                 if failures & (failures - 1) == 0:
                     log.warning("outcome waits for the database", consumer=self.consumer.name, error=str(error))
                 await asyncio.sleep(pause)
-
-    def _commit_within(self, connection: Connection, delivery: _Delivery) -> None:
-        self._commit_marks(connection, self.progress.reached(delivery.offsets))
 
     def _commit_marks(self, connection: Connection, marks: dict[Place, Any]) -> None:
         if self._reader is not None and self._is_committed_within and marks:

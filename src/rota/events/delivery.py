@@ -86,7 +86,7 @@ class Begin(StrEnum):
 
 
 def how_to_begin(row: InboxRow | None, ahead: InboxRow | None, token: str, now: Instant, *, alone: bool) -> Begin:
-    """`row` is what the inbox has of the event itself, `ahead` the first open one of its key that is another event;
+    """`row` is what the inbox has of the event itself, `ahead` the first open one of its key that came before it;
     `token` is of the instance that asks; `alone` says that nothing else runs there."""
     if row is None:
         return _how_to_begin_new(ahead, token, now)
@@ -98,6 +98,8 @@ def how_to_begin(row: InboxRow | None, ahead: InboxRow | None, token: str, now: 
         return Begin.HELD
     if row.crashes >= MAX_CRASHES:
         return Begin.DEAD
+    if ahead is not None and ahead.status is InboxStatus.RETRYING:
+        return Begin.BEHIND  # whoever had both died before it could put this one behind the other
     return Begin.ALONE if row.crashes >= SUSPECT_CRASHES and not alone else Begin.RUN
 
 

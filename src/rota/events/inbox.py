@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Executable, and_, bindparam, case, func, literal_column, select, update
+from sqlalchemy import Connection, Executable, and_, bindparam, case, func, literal_column, or_, select, update
 
 from rota.clock import Instant, Millis
 from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
@@ -88,13 +88,16 @@ class Inbox:
         for one in arrived:
             place = one.topic, one.key
             row = rows.get(one.event_id)
-            first = next((other for event_id, other in ahead.get(place, ()) if event_id != one.event_id), None)
+            first = _first_before(one.event_id, ahead.get(place, ()))
             begin = how_to_begin(_seen(row), first, self.token, now, alone=alone)
             if begin is Begin.RUN and place in behind and row is None:
                 begin = Begin.BEHIND
             if begin is Begin.BEHIND:
                 behind.add(place)
-                new.append(self._row(one, InboxStatus.RETRYING, now))
+                if row is None:
+                    new.append(self._row(one, InboxStatus.RETRYING, now))
+                else:
+                    self._move_behind(connection, one, now)
             elif begin is Begin.RUN and row is None:
                 new.append(self._row(one, InboxStatus.STARTED, now))
             elif begin is Begin.RUN:
@@ -285,27 +288,38 @@ class Inbox:
         )
         return buried.rowcount == 1
 
-    def put_behind(self, connection: Connection, waiting: Sequence[Arrived]) -> None:
-        """What was started, or was about to be, waits behind one of its key that has failed."""
+    def put_behind(self, connection: Connection, one: Arrived) -> bool:
+        """It waits behind one of its key that has failed; what was noted of it until now does not matter. False if
+        another instance has it, and may still be alive."""
         now = self.now(connection)
-        inserted = self._insert(connection, [self._row(one, InboxStatus.RETRYING, now) for one in waiting])
-        mine = and_(_c.consumer == self.consumer, _c.event_id == bindparam("b_event"), _c.lease_token == self.token)
-        behind = [
-            {"b_event": one.event_id, "b_envelope": one.envelope} for one in waiting if one.event_id not in inserted
-        ]
-        if behind:
-            connection.execute(
-                update(inbox)
-                .where(mine, _c.status == str(InboxStatus.STARTED))
-                .values(
-                    status=str(InboxStatus.RETRYING),
-                    crashes=_c.crashes - 1,
-                    lease_until=0,
-                    lease_token=None,
-                    envelope=bindparam("b_envelope"),
-                ),
-                behind,
+        if self._insert(connection, [self._row(one, InboxStatus.RETRYING, now)]):
+            return True
+        if self._move_behind(connection, one, now):
+            return True
+        row = self._rows(connection, [one.event_id]).get(one.event_id)
+        return row is not None and row.status != InboxStatus.STARTED
+
+    def _move_behind(self, connection: Connection, one: Arrived, now: Instant) -> bool:
+        """What was started here, or by somebody whose lease is over, waits from now on. Of the latter nobody knows how
+        it ended: that still counts as a crash."""
+        is_mine = _c.lease_token == self.token
+        moved = connection.execute(
+            update(inbox)
+            .where(
+                _c.consumer == self.consumer,
+                _c.event_id == one.event_id,
+                _c.status == str(InboxStatus.STARTED),
+                or_(is_mine, _c.lease_until <= now),
             )
+            .values(
+                status=str(InboxStatus.RETRYING),
+                crashes=case((is_mine, _c.crashes - 1), else_=_c.crashes),
+                lease_until=0,
+                lease_token=None,
+                envelope=one.envelope,
+            )
+        )
+        return moved.rowcount == 1
 
     def give_back(self, connection: Connection, event_ids: Sequence[str]) -> None:
         """As if it had never been started: the bus brings it again, or another instance takes it."""
@@ -359,6 +373,13 @@ def _insert_statement(database: str) -> Executable:
 
 def _seen(row: Any) -> InboxRow | None:
     return None if row is None else InboxRow(InboxStatus(row.status), row.crashes, row.lease_until, row.lease_token)
+
+
+def _first_before(event_id: str, open_ones: Sequence[tuple[str, InboxRow]]) -> InboxRow | None:
+    """The first open one of a key, unless that is the event itself: what came after it does not hold it up."""
+    if not open_ones or open_ones[0][0] == event_id:
+        return None
+    return open_ones[0][1]
 
 
 def _locked(dialect: Dialect, query: Any, *, pass_over: bool = False) -> Any:
