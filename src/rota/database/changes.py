@@ -85,14 +85,20 @@ class _Waiting:
         self.any = asyncio.Event()
         self._count = 0
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         self._count += 1
         self.any.set()
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._count -= 1
         if not self._count:
             self.any.clear()
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
 
 class Changes:
@@ -146,12 +152,12 @@ class Changes:
             looking = self._look(self._waiting, await self._first_look())
             self._looker = asyncio.get_running_loop().create_task(looking, name="rota-changes")
         if subscription.always_waits:
-            self._waiting.__enter__()
+            self._waiting.begin()
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
         if subscription.always_waits and subscription in self._subscriptions:
-            self._waiting.__exit__()
+            self._waiting.end()
         self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
         if not self._subscriptions:
             self._end_looking()

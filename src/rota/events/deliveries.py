@@ -20,14 +20,14 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
 from sqlalchemy import Connection
 
-from rota.clock import SECOND, Clock, Millis, isoformat
+from rota.clock import SECOND, Clock, Millis
 from rota.core.lifecycle import MAX_CRASHES
 from rota.errors import InvalidInput, LeaseLost, StoreUnavailable
 from rota.events.buses.base import BusReader, Message, Place
 from rota.events.consumer import Consumer, Effect
+from rota.events.dead_letter import dead_letter, without_original
 from rota.events.delivery import (
     Begin,
     Classify,
@@ -37,7 +37,7 @@ from rota.events.delivery import (
     NonRetriable,
     after_failure,
 )
-from rota.events.envelope import DEAD_SUFFIX, Event, decode
+from rota.events.envelope import Event, decode
 from rota.events.events import Events
 from rota.events.inbox import Arrived, Inbox, Known, Retry
 from rota.events.kept import Kept, keep, kept_message
@@ -101,7 +101,7 @@ class Deliveries:
         token: str,
         lease_ms: Millis,
         clock: Clock,
-        chance: Any,
+        chance: Callable[[], float],
     ) -> None:
         self.consumer = consumer
         self._events = events
@@ -497,39 +497,12 @@ class Deliveries:
             return None
 
     def _add_dead_letter(self, connection: Connection, delivery: _Delivery, failure: Failure) -> None:
-        event, arrived, kept = delivery.event, delivery.arrived, delivery.kept
-        topic = f"{arrived.topic.removesuffix(DEAD_SUFFIX)}{DEAD_SUFFIX}"
-        body = {
-            "type": "error",
-            "id": arrived.event_id,
-            "ts": isoformat(self.inbox.now(connection)),
-            "agent": self.consumer.name,
-            "original_topic": arrived.topic,
-            "partition": kept.partition,
-            "offset": kept.offset,
-            "message_id": arrived.event_id,
-            "correlation_id": None if event is None else event.correlation_id,
-            "retries": failure.attempts,
-            "error": failure.error,
-            "error_class": failure.error_class,
-            "payload": kept.original(),
-        }
-        letter = Event(
-            event_type="Rota.Event.Failed",
-            aggregate_id=arrived.event_id,
-            key=arrived.key,
-            topic=topic[-200:],
-            payload=body,
-            correlation_id=None if event is None else event.correlation_id,
-            causation_id=arrived.event_id,
-            user_id=arrived.user_id,
-        )
+        at = self.inbox.now(connection)
+        letter = dead_letter(self.consumer.name, delivery.arrived, delivery.kept, delivery.event, failure, at)
         try:
             self._events.outbox.add(connection, letter)
         except InvalidInput:
-            # The original is too large for a letter: it is whole in the inbox.
-            smaller = msgspec.structs.replace(letter, payload={**body, "payload": None, "is_cut": True})
-            self._events.outbox.add(connection, smaller)
+            self._events.outbox.add(connection, without_original(letter))
 
     # --- writing ---
 
@@ -553,7 +526,7 @@ class Deliveries:
                 await asyncio.sleep(pause)
 
     def _commit_marks(self, connection: Connection, marks: dict[Place, Any]) -> None:
-        if self._reader is not None and self._is_committed_within and marks:
+        if self._reader is not None and self._reader.is_committed_within and marks:
             self._reader.commit_within(connection, marks)
 
     @property

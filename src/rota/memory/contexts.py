@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Integer, LargeBinary, and_, bindparam, case, func, or_, select, tuple_
-from sqlalchemy.dialects.postgresql import insert as insert_postgres
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from rota.clock import Instant
 from rota.codec import to_json
 from rota.database import Database
 from rota.database.tables.memory import contexts as table
 from rota.database.tables.memory import statistics, summaries, watermarks
+from rota.database.upsert import upsert
 from rota.errors import InvalidInput, RotaError
 from rota.memory.context import Context, Kind, NewContext, Owner, Scope, State, role_of
 from rota.memory.merging import Merged
@@ -102,11 +101,10 @@ def _owners_with_fresh(*, of_device: bool, of_agent: bool) -> Any:
 
 @cache
 def _mark(dialect: str) -> Any:
-    insert = insert_sqlite if dialect == "sqlite" else insert_postgres
     row: dict[str, Any] = {name: bindparam(f"the_{name}") for name in ("user_id", "device_id", "agent_id")}
     changes: dict[str, Any] = {"compressed_to": bindparam("to_at"), "last_run_at": bindparam("now_at")}
     return (
-        insert(watermarks)
+        upsert(dialect, watermarks)
         .values(**row, **changes, runs=1)
         .on_conflict_do_update(
             index_elements=["user_id", "device_id", "agent_id"], set_={**changes, "runs": watermarks.c.runs + 1}

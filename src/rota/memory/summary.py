@@ -14,13 +14,12 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from sqlalchemy import Connection, select
-from sqlalchemy.dialects.postgresql import insert as insert_postgres
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
 from rota.codec import warmed
 from rota.database.tables.memory import contexts as context_table
 from rota.database.tables.memory import summaries as table
+from rota.database.upsert import upsert
 from rota.memory.compression import SETTLING_MS, Budget
 from rota.memory.context import MAX_KEYWORDS, Context, Owner, Scope
 from rota.memory.contexts import Contexts
@@ -166,8 +165,7 @@ class Summaries:
         def write(connection: Connection) -> int:
             if not self._contexts.holds(connection, owner):
                 return 0  # erased meanwhile: nothing must remind of them
-            insert = insert_sqlite if connection.dialect.name == "sqlite" else insert_postgres
-            statement = insert(table).values(
+            statement = upsert(connection.dialect.name, table).values(
                 **msgspec.to_builtins(owner),
                 level=level,
                 period=period,
