@@ -131,7 +131,7 @@ async def test_the_trace_of_an_event_is_handed_on(database: Database) -> None:
 
     outbox = Outbox(database, trace=current_trace)
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    with handling("mail", Event(event_type=TYPE, aggregate_id="o1", headers={"traceparent": trace})):
+    with handling(None, "mail", Event(event_type=TYPE, aggregate_id="o1", headers={"traceparent": trace})):
         await outbox.publish(Event(event_type=TYPE, aggregate_id="o2"))
         await database.write(lambda connection: outbox.add(connection, Event(event_type=TYPE, aggregate_id="o3")))
     await outbox.publish(Event(event_type=TYPE, aggregate_id="o4"))

@@ -66,7 +66,7 @@ async def test_whoever_runs_alone_waits_for_the_others_and_keeps_them_out() -> N
     go_on = asyncio.Event()
 
     async def one(name: str) -> None:
-        async with turns.one_of_many():
+        async with turns:
             log.append(f"{name} in")
             await go_on.wait()
             log.append(f"{name} out")

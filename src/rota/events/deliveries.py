@@ -42,7 +42,7 @@ from rota.events.events import Events
 from rota.events.inbox import Arrived, Inbox, Known, Retry
 from rota.events.kept import Kept, keep, kept_message
 from rota.events.progress import Progress
-from rota.events.tracing import handling
+from rota.events.tracing import handling, tracer_if_configured
 from rota.events.turns import Turns
 from rota.group_commit import GroupCommit
 from rota.logs import get_logger
@@ -111,6 +111,7 @@ class Deliveries:
         self._chance = chance
         self.inbox = Inbox(events.database, consumer.name, token, lease_ms=lease_ms)
         self.turns = Turns(consumer.concurrency)
+        self._tracer = tracer_if_configured()
         self.progress = Progress()
         self.retry_noted = asyncio.Event()
         """Set when something waits in the inbox that was not there before."""
@@ -266,7 +267,7 @@ class Deliveries:
                         if delivery.known is not None and delivery.known.begin is Begin.RUN:
                             return await self._run(delivery)
                 case Begin.RUN:
-                    async with self.turns.one_of_many():
+                    async with self.turns:
                         if self._is_stopping:
                             return False
                         ended = await self._run(delivery)
@@ -309,7 +310,7 @@ class Deliveries:
         self._start(self._retry(retry, delivery))
 
     async def _retry(self, retry: Retry, delivery: _Delivery) -> None:
-        async with self.turns.one_of_many():
+        async with self.turns:
             if not self._is_stopping:
                 await self._try(retry, delivery)
 
@@ -336,7 +337,7 @@ class Deliveries:
     # --- one event ---
 
     async def _run(self, delivery: _Delivery) -> bool:
-        with handling(self.consumer.name, delivery.event):
+        with handling(self._tracer, self.consumer.name, delivery.event):
             return await self._run_to_its_end(delivery)
 
     async def _run_to_its_end(self, delivery: _Delivery) -> bool:

@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import msgspec
@@ -118,6 +119,7 @@ class Event(_Named, frozen=True, kw_only=True):
         return self
 
 
+@lru_cache(maxsize=1_024)
 def check_type(event_type: str) -> str:
     """The name itself, if it is one of an event."""
     parts = event_type.split(".")

@@ -70,6 +70,7 @@ class Inbox:
         self.token = token
         self.lease_ms = lease_ms
         self._dialect = database.backend.dialect
+        self._statements = _statements_for(self._dialect)
 
     def now(self, connection: Connection) -> Instant:
         return self._dialect.now(connection)
@@ -80,7 +81,7 @@ class Inbox:
         """Note as started what is to be run now, and as waiting what has to wait; what to do with each."""
         now = self.now(connection)
         rows = self._rows(connection, [one.event_id for one in arrived])
-        ahead = self._open_of(connection, {one.key for one in arrived})
+        ahead = self._first_open_of(connection, arrived)
         answers: list[Known] = []
         behind: set[tuple[str, str]] = set()
         new: list[dict[str, Any]] = []
@@ -88,7 +89,7 @@ class Inbox:
         for one in arrived:
             place = one.topic, one.key
             row = rows.get(one.event_id)
-            first = _first_before(one.event_id, ahead.get(place, ()))
+            first = _before(one.event_id, ahead.get(place))
             begin = how_to_begin(_seen(row), first, self.token, now, alone=alone)
             if begin is Begin.RUN and place in behind and row is None:
                 begin = Begin.BEHIND
@@ -116,26 +117,18 @@ class Inbox:
         ]
 
     def _rows(self, connection: Connection, event_ids: Collection[str]) -> dict[str, Any]:
-        query = select(_c.event_id, _c.status, _c.attempts, _c.crashes, _c.lease_until, _c.lease_token).where(
-            _c.consumer == self.consumer, self._dialect.among(_c.event_id)
-        )
-        found = connection.execute(_locked(self._dialect, query), {"keys": self._dialect.keys(event_ids)})
+        found = connection.execute(self._statements.rows, self._named(event_ids))
         return {row.event_id: row for row in found}
 
-    def _open_of(
-        self, connection: Connection, keys: Collection[str]
-    ) -> Mapping[tuple[str, str], list[tuple[str, InboxRow]]]:
-        query = (
-            select(_c.topic, _c.key, _c.event_id, _c.status, _c.crashes, _c.lease_until, _c.lease_token)
-            .where(_c.consumer == self.consumer, _IS_OPEN, self._dialect.among(_c.key))
-            .order_by(_c.seq)
-        )
-        found: dict[tuple[str, str], list[tuple[str, InboxRow]]] = {}
-        for row in connection.execute(query, {"keys": self._dialect.keys(keys)}):
-            seen = _seen(row)
-            assert seen is not None
-            found.setdefault((row.topic, row.key), []).append((row.event_id, seen))
-        return found
+    def _first_open_of(self, connection: Connection, arrived: Sequence[Arrived]) -> Mapping[tuple[str, str], Any]:
+        """The first open one of each key, whatever has arrived of it."""
+        given = self._named({one.key for one in arrived}) | {"topics": sorted({one.topic for one in arrived})}
+        found = connection.execute(self._statements.first_open, given)
+        return {(row.topic, row.key): row for row in found}
+
+    def _named(self, names: Collection[str]) -> dict[str, object]:
+        """What statements about a number of events, or keys, are given."""
+        return {"b_consumer": self.consumer, "b_token": self.token, "keys": self._dialect.keys(names)}
 
     def _row(self, one: Arrived, status: InboxStatus, now: Instant) -> dict[str, Any]:
         is_started = status is InboxStatus.STARTED
@@ -232,28 +225,11 @@ class Inbox:
 
     def hold(self, connection: Connection, event_ids: Collection[str]) -> set[str]:
         """Those that are still ours; nobody takes one of them until this transaction ends."""
-        query = select(_c.event_id).where(
-            _c.consumer == self.consumer, self._dialect.among(_c.event_id), _c.lease_token == self.token, _IS_OPEN
-        )
-        found = connection.execute(_locked(self._dialect, query), {"keys": self._dialect.keys(event_ids)})
-        return set(found.scalars())
+        return set(connection.execute(self._statements.hold, self._named(event_ids)).scalars())
 
     def finish(self, connection: Connection, event_ids: Collection[str]) -> None:
         """Their effects are in this transaction, which holds them."""
-        connection.execute(
-            update(inbox)
-            .where(_c.consumer == self.consumer, self._dialect.among(_c.event_id))
-            .values(
-                status=str(InboxStatus.DONE),
-                crashes=_c.crashes - 1,
-                lease_until=0,
-                lease_token=None,
-                envelope=None,
-                error=None,
-                at=self.now(connection),
-            ),
-            {"keys": self._dialect.keys(event_ids)},
-        )
+        connection.execute(self._statements.finish, self._named(event_ids) | {"b_now": self.now(connection)})
 
     def fail(self, connection: Connection, event_id: str, failure: Failure, envelope: str) -> None:
         """It waits to be tried again, or is dead."""
@@ -339,17 +315,8 @@ class Inbox:
 
     def renew(self, connection: Connection, event_ids: Collection[str]) -> None:
         """Keep what runs here, and what waits here to be run."""
-        connection.execute(
-            update(inbox)
-            .where(
-                _c.consumer == self.consumer,
-                _c.lease_token == self.token,
-                _IS_OPEN,
-                self._dialect.among(_c.event_id),
-            )
-            .values(lease_until=self.now(connection) + self.lease_ms),
-            {"keys": self._dialect.keys(event_ids)},
-        )
+        until = self.now(connection) + self.lease_ms
+        connection.execute(self._statements.renew, self._named(event_ids) | {"b_until": until})
 
     def _end(self, connection: Connection, event_id: str, values: Mapping[str, Any]) -> None:
         ended = connection.execute(
@@ -366,6 +333,34 @@ class Inbox:
             raise LeaseLost(f"The event {event_id} is another instance's by now; what was done for it is undone.")
 
 
+class _Statements(NamedTuple):
+    """What is executed for every group of events. Made once: to make them costs more than to execute them."""
+
+    rows: Executable
+    first_open: Executable
+    hold: Executable
+    finish: Executable
+    renew: Executable
+
+
+def _statements_for(dialect: Dialect) -> _Statements:
+    of_consumer = _c.consumer == bindparam("b_consumer")
+    named = and_(of_consumer, dialect.among(_c.event_id))
+    mine = and_(named, _c.lease_token == bindparam("b_token"), _IS_OPEN)
+    seen = _c.event_id, _c.status, _c.crashes, _c.lease_until, _c.lease_token
+    # With the topics, which the index has before the keys: else every open row of the consumer is looked at.
+    of_keys = and_(of_consumer, _c.topic.in_(bindparam("topics", expanding=True)), dialect.among(_c.key), _IS_OPEN)
+    first = select(func.min(_c.seq)).where(of_keys).group_by(_c.topic, _c.key)
+    ended = {"crashes": _c.crashes - 1, "lease_until": 0, "lease_token": None, "envelope": None, "error": None}
+    return _Statements(
+        rows=_locked(dialect, select(*seen, _c.attempts).where(named)),
+        first_open=select(*seen, _c.topic, _c.key).where(_c.seq.in_(first)),
+        hold=_locked(dialect, select(_c.event_id).where(mine)),
+        finish=update(inbox).where(named).values(status=str(InboxStatus.DONE), at=bindparam("b_now"), **ended),
+        renew=update(inbox).where(mine).values(lease_until=bindparam("b_until")),
+    )
+
+
 @cache
 def _insert_statement(database: str) -> Executable:
     return upsert(database, inbox).on_conflict_do_nothing().returning(_c.event_id)
@@ -375,11 +370,9 @@ def _seen(row: Any) -> InboxRow | None:
     return None if row is None else InboxRow(InboxStatus(row.status), row.crashes, row.lease_until, row.lease_token)
 
 
-def _first_before(event_id: str, open_ones: Sequence[tuple[str, InboxRow]]) -> InboxRow | None:
-    """The first open one of a key, unless that is the event itself: what came after it does not hold it up."""
-    if not open_ones or open_ones[0][0] == event_id:
-        return None
-    return open_ones[0][1]
+def _before(event_id: str, first: Any) -> InboxRow | None:
+    """The first open one of its key, unless that is the event itself: what came after it does not hold it up."""
+    return None if first is None or first.event_id == event_id else _seen(first)
 
 
 def _locked(dialect: Dialect, query: Any, *, pass_over: bool = False) -> Any:

@@ -25,7 +25,7 @@ from rota.events.envelope import Event, encode, partition_of, payload_json, topi
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-__all__ = ["OUTBOX_CHANGED", "Outbox", "event_of_row", "headers_of", "value_of_row"]
+__all__ = ["OUTBOX_CHANGED", "Outbox", "headers_of", "value_of_row"]
 
 OUTBOX_CHANGED: Final = "outbox"
 """The topic of whoever waits for something to publish."""
@@ -125,24 +125,6 @@ def headers_of(row: Any) -> dict[str, str]:
     return {**_HEADERS.decode(row.headers), "event_id": row.event_id, "event_type": row.event_type}
 
 
-def event_of_row(row: Any, payload: object = None) -> Event:
-    """The event of a row of the outbox; its payload is read by those who need it."""
-    return Event(
-        event_type=row.event_type,
-        aggregate_id=row.aggregate_id,
-        payload=payload,
-        event_id=row.event_id,
-        event_version=row.event_version,
-        aggregate_type=row.aggregate_type,
-        key=row.key,
-        topic=row.topic,
-        correlation_id=row.correlation_id,
-        causation_id=row.causation_id,
-        user_id=row.user_id,
-        occurred_at=row.occurred_at,
-    )
-
-
 def value_of_row(row: Any) -> bytes:
-    """The envelope of a row, as every bus carries it."""
-    return encode(event_of_row(row), row.payload)
+    """The envelope of a row, as every bus carries it. A row has the event's fields under their names."""
+    return encode(row, row.payload)

@@ -33,10 +33,13 @@ class Progress:
     def reached(self, also: Iterable[tuple[Place, Any]] = ()) -> dict[Place, Any]:
         """How far each place is done and not yet committed; as it will be when `also` these are done."""
         found = dict(self._reached)
+        added: dict[Place, set[Any]] = {}
         for place, offset in also:
+            added.setdefault(place, set()).add(offset)
+        for place, new in added.items():
             done = self._done.get(place, set())
             for one in self._open.get(place, ()):
-                if one != offset and one not in done:
+                if one not in new and one not in done:
                     break
                 found[place] = one
         return found

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, func, literal_column, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, literal_column, select, update
 
 from rota.clock import SECOND, Instant, Millis
 from rota.database import Database
@@ -36,6 +36,8 @@ __all__ = ["GROUP", "Relay", "RelayReport"]
 
 GROUP: Final = 500
 """So many events are claimed, sent and noted at once."""
+EARLY: Final = 4
+"""The first so many groups are looked through; all, if what can be sent of them is less than such a part of a group."""
 LEASE_MS: Final[Millis] = 10 * SECOND
 LOOK_SECONDS: Final = 10.0
 """Nobody has to poll; but if a wake-up was lost nobody waits longer than this."""
@@ -44,23 +46,25 @@ WAIT_MS: Final[Millis] = SECOND
 
 _IS_NEW: Final = outbox.c.status == literal_column("'new'")
 
-_first = (
-    select(
-        outbox.c.seq,
-        outbox.c.next_at,
-        outbox.c.lease_until,
-        func.row_number().over(partition_by=(outbox.c.topic, outbox.c.key), order_by=outbox.c.seq).label("number"),
+
+def _claimable(among: Select[*tuple[Any, ...]]) -> Select[int]:
+    """The oldest of each key that nobody has, among some that have none of their keys before them."""
+    new = among.subquery("new")
+    number = func.row_number().over(partition_by=(new.c.topic, new.c.key), order_by=new.c.seq).label("number")
+    first = select(new, number).subquery("first")
+    return (
+        select(first.c.seq)
+        .where(first.c.number == 1, first.c.next_at <= bindparam("now"), first.c.lease_until <= bindparam("now"))
+        .order_by(first.c.seq)
+        .limit(bindparam("limit"))
     )
-    .where(_IS_NEW)
-    .subquery("first")
-)
-_CLAIMABLE: Final = (
-    select(_first.c.seq)
-    .where(_first.c.number == 1, _first.c.next_at <= bindparam("now"), _first.c.lease_until <= bindparam("now"))
-    .order_by(_first.c.seq)
-    .limit(bindparam("limit"))
-)
-"""The oldest of each key that nobody has."""
+
+
+_new = select(outbox.c.seq, outbox.c.topic, outbox.c.key, outbox.c.next_at, outbox.c.lease_until).where(_IS_NEW)
+_CLAIMABLE: Final = _claimable(_new)
+_CLAIMABLE_EARLY: Final = _claimable(_new.order_by(outbox.c.seq).limit(bindparam("early")))
+"""The same among those that came first: after an outage there may be so many that looking at all of them would take
+most of a round."""
 _CLAIMED: Final = (
     select(outbox)
     .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)), _IS_NEW, outbox.c.lease_until <= bindparam("now"))
@@ -183,7 +187,7 @@ class Relay(Duty[RelayReport]):
         def write(connection: Connection) -> Sequence[Any]:
             dialect = database.backend.dialect
             now = dialect.now(connection)
-            seqs = connection.execute(_CLAIMABLE, {"now": now, "limit": self._group}).scalars().all()
+            seqs = self._find(connection, now)
             if not seqs:
                 return []
             query = dialect.locked(_CLAIMED, pass_over=True)
@@ -194,6 +198,12 @@ class Relay(Duty[RelayReport]):
             return rows
 
         return await database.write(write)
+
+    def _find(self, connection: Connection, now: Instant) -> Sequence[int]:
+        given = {"now": now, "limit": self._group, "early": EARLY * self._group}
+        found = connection.execute(_CLAIMABLE_EARLY, given).scalars().all()
+        # Few keys with much before them, or with a predecessor that waits, must not hold up all others.
+        return found if len(found) >= self._group // EARLY else connection.execute(_CLAIMABLE, given).scalars().all()
 
     async def _publish(
         self, database: Database, bus: Bus, token: str, rows: Sequence[Any], group: Sequence[Outgoing]

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rota.events.envelope import Event
 
-__all__ = ["TRACE_HEADERS", "current_trace", "handling"]
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+__all__ = ["TRACE_HEADERS", "current_trace", "handling", "tracer_if_configured"]
 
 TRACE_HEADERS: Final = ("traceparent", "tracestate")
 
@@ -30,21 +33,32 @@ def current_trace() -> Mapping[str, str]:
     return headers or _carried.get() or {}
 
 
+def tracer_if_configured() -> Tracer | None:
+    """What makes spans; None if nobody would keep them."""
+    if not _is_there():
+        return None
+    from opentelemetry import trace
+
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+        return None
+    return trace.get_tracer("rota")
+
+
 @contextmanager
-def handling(consumer: str, event: Event | None) -> Generator[None]:
+def handling(tracer: Tracer | None, consumer: str, event: Event | None) -> Generator[None]:
     """What runs within belongs to the event's trace."""
     headers = {} if event is None else {name: event.headers[name] for name in TRACE_HEADERS if name in event.headers}
     before = _carried.set(headers or None)
     try:
-        if event is None or not _is_there():
+        if event is None or tracer is None:
             yield
             return
-        from opentelemetry import trace
+        from opentelemetry.trace import SpanKind
 
-        with trace.get_tracer("rota").start_as_current_span(
+        with tracer.start_as_current_span(
             f"handle {event.event_type}",
             context=_propagator().extract(headers),
-            kind=trace.SpanKind.CONSUMER,
+            kind=SpanKind.CONSUMER,
             # No payload, no key, no user.
             attributes={"rota.consumer": consumer, "rota.event.type": event.event_type},
             record_exception=False,

@@ -24,14 +24,14 @@ class Turns:
         """How many more could run now."""
         return 0 if self._one_alone.locked() else self._slots - self._running
 
-    @asynccontextmanager
-    async def one_of_many(self) -> AsyncGenerator[None]:
-        async with self._free:
-            self._running += 1
-            try:
-                yield
-            finally:
-                self._running -= 1
+    async def __aenter__(self) -> None:
+        """Run as one of many."""
+        await self._free.acquire()
+        self._running += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running -= 1
+        self._free.release()
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:

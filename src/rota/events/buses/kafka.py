@@ -217,7 +217,7 @@ def _consumer_settings(address: _Address, consumer: str, instance: str) -> Setti
     if address.consumer.get("group.protocol") != "consumer":  # else the brokers decide who reads what
         defaults["partition.assignment.strategy"] = "cooperative-sticky"
         # A broker that comes back waits for whom it knew before it was away, for so long.
-        defaults["session.timeout.ms"] = 10_000
+        defaults["session.timeout.ms"] = 6_000
     return {
         **defaults,
         **address.common,
