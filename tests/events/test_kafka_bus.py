@@ -20,9 +20,12 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from tests.events.kafka_servers import KafkaCluster, kafka_cluster
 
 from rota.errors import BusAway, InvalidConfig
-from rota.events.buses import kafka
 from rota.events.buses.base import BusReader, Message, Outgoing, Place, Refused
 from rota.events.buses.kafka import KafkaBus
+from rota.events.buses.kafka.address import consumer_settings, producer_settings
+from rota.events.buses.kafka.reader import Reader
+from rota.events.buses.kafka.sender import SEND_SECONDS
+from rota.events.buses.kafka.threads import CLOSE_SECONDS
 from rota.testing.waiting import until
 
 PROTOCOLS = ("classic", "consumer")
@@ -259,9 +262,9 @@ async def test_what_was_read_ahead_of_a_place_is_dropped_when_it_goes(bus: Kafka
 async def test_a_reader_that_is_not_fetched_from_reads_no_further_and_keeps_its_places(
     bus: KafkaBus, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "ROOM", 20)
-    monkeypatch.setattr(kafka, "READ_AT_ONCE", 5)
-    monkeypatch.setattr(kafka, "REST_SECONDS", 0.05)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.ROOM", 20)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.READ_AT_ONCE", 5)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.REST_SECONDS", 0.05)
     await publish_numbers(bus, topic, keys=40)
     reader = await bus.reader(topic, [topic], instance="one")
     await until(lambda: inside(reader)._held and inside(reader)._held == reader.places(), "the reader reads no further")
@@ -272,9 +275,9 @@ async def test_a_reader_that_is_not_fetched_from_reads_no_further_and_keeps_its_
 
 
 async def test_large_messages_fill_a_reader_too(bus: KafkaBus, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "ROOM_BYTES", 10_000)
-    monkeypatch.setattr(kafka, "READ_AT_ONCE", 1)
-    monkeypatch.setattr(kafka, "REST_SECONDS", 0.0)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.ROOM_BYTES", 10_000)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.READ_AT_ONCE", 1)
+    monkeypatch.setattr("rota.events.buses.kafka.reader.REST_SECONDS", 0.0)
     for _ in range(6):
         await bus.publish([Outgoing("e", topic, 0, "a", {}, b"x" * 5_000)])
     reader = await bus.reader(topic, [topic], instance="one")
@@ -344,7 +347,7 @@ async def test_brokers_that_are_away_are_said_to_be(nobody: str) -> None:
     began = time.monotonic()
     with pytest.raises(BusAway, match="tried again"):
         await bus.publish([message(TOPIC, "a", "1"), message(TOPIC, "b", "2")])
-    assert time.monotonic() - began < kafka.SEND_SECONDS + 4
+    assert time.monotonic() - began < SEND_SECONDS + 4
     with pytest.raises(BusAway, match="is away"):
         await bus.lag("orders", [TOPIC])
     with pytest.raises(BusAway, match="is away"):
@@ -360,13 +363,13 @@ async def test_brokers_that_are_away_are_said_to_be(nobody: str) -> None:
     await reader.commit({Place(TOPIC, 0): 1})
     began = time.monotonic()
     await bus.close()
-    assert time.monotonic() - began < kafka.CLOSE_SECONDS + 4
+    assert time.monotonic() - began < CLOSE_SECONDS + 4
 
 
 async def test_messages_on_their_way_are_given_up_in_time(
     cluster: KafkaCluster, nobody: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "SEND_SECONDS", 0.5)
+    monkeypatch.setattr("rota.events.buses.kafka.sender.SEND_SECONDS", 0.5)
     bus = KafkaBus(nobody)
     await bus.open()
     bus._topics._known.add(topic)  # so that nobody is asked before it is sent
@@ -385,7 +388,7 @@ async def test_a_bus_that_is_closed_lets_go_of_what_is_on_its_way(nobody: str) -
     await until(lambda: sender._parcels, "the message is on its way")
     began = time.monotonic()
     await bus.close()
-    assert time.monotonic() - began < kafka.CLOSE_SECONDS + 4
+    assert time.monotonic() - began < CLOSE_SECONDS + 4
     with pytest.raises(BusAway):
         await sending
     with pytest.raises(BusAway, match="not open"):
@@ -478,8 +481,8 @@ def test_secrets_are_not_shown() -> None:
 
 def test_each_setting_goes_to_the_side_that_knows_it() -> None:
     bus = KafkaBus("kafka://u%40x:p%3Aw@a:9092?group.protocol=consumer&compression.type=lz4&socket.timeout.ms=7000")
-    producer = kafka._producer_settings(bus._address)
-    consumer = kafka._consumer_settings(bus._address, "shop-mail", "host-1")
+    producer = producer_settings(bus._address)
+    consumer = consumer_settings(bus._address, "shop-mail", "host-1")
     assert producer["compression.type"] == "lz4"
     assert "compression.type" not in consumer
     assert "group.protocol" not in producer
@@ -493,7 +496,7 @@ def test_each_setting_goes_to_the_side_that_knows_it() -> None:
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def finds_nothing(_name: str) -> None: ...
 
-    monkeypatch.setattr(kafka, "find_spec", finds_nothing)
+    monkeypatch.setattr("rota.events.buses.kafka.bus.find_spec", finds_nothing)
     with pytest.raises(InvalidConfig, match=r"pip install 'rota\[kafka\]'"):
         KafkaBus("kafka://a:9092")
 
@@ -503,8 +506,8 @@ def test_the_driver_is_not_imported_before_it_is_needed() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def inside(reader: BusReader) -> kafka._Reader:
-    assert isinstance(reader, kafka._Reader)
+def inside(reader: BusReader) -> Reader:
+    assert isinstance(reader, Reader)
     return reader
 
 

@@ -14,9 +14,10 @@ from tests.kafka.real_kafka import KafkaAbsent, RealKafka, require
 from tests.opening import opened
 
 from rota.errors import BusAway, InvalidInput
-from rota.events.buses import kafka
 from rota.events.buses.base import BusReader, Message, Outgoing, Place, Refused
 from rota.events.buses.kafka import KafkaBus
+from rota.events.buses.kafka.sender import SEND_SECONDS
+from rota.events.buses.kafka.threads import CLOSE_SECONDS
 from rota.testing.waiting import PATIENCE, until
 
 PROTOCOLS = ("classic", "consumer")
@@ -217,7 +218,7 @@ async def _both_sides_say_so(bus: KafkaBus, reader: BusReader, topic: str) -> No
     began = time.monotonic()
     with pytest.raises(BusAway, match="is away"):
         await bus.publish([message(topic, "away", "0")])
-    assert time.monotonic() - began < kafka.SEND_SECONDS + 4
+    assert time.monotonic() - began < SEND_SECONDS + 4
 
     async def fetch_says_so() -> bool:
         try:
@@ -253,6 +254,6 @@ async def test_a_bus_whose_broker_is_gone_closes_all_the_same(broker: RealKafka,
         try:
             began = time.monotonic()
             await bus.close()
-            assert time.monotonic() - began < kafka.CLOSE_SECONDS + 1
+            assert time.monotonic() - began < CLOSE_SECONDS + 1
         finally:
             await asyncio.to_thread(broker.start)
