@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format browser sandbox conformance test-kafka test-prefect chaos bench docs clean
+.PHONY: help run demo test check format browser sandbox redis conformance kafka test-kafka test-prefect chaos bench docs clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,32 +17,31 @@ run: $(VENV)/run.stamp ## Set everything up and start the service: dashboard, AP
 demo: $(VENV)/run.stamp ## Watch Rota work: users, a killed worker, a cron job, a dead letter (20 seconds)
 	@$(BIN)/rota demo
 
-test: $(VENV)/dev.stamp browser sandbox ## Set everything up and run all tests
+test: $(VENV)/dev.stamp browser sandbox redis ## Set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-# The dashboard is tested in a real browser. Where there is none its tests are skipped, or fail if CI is set.
-browser: ## Find a Chromium for the tests of the dashboard, or install Debian's
-	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then \
-		:; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing chromium for the tests of the dashboard ..."; \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null || \
-			echo "Chromium could not be installed: the tests of the dashboard are skipped, and fail in CI."; \
+# Where a program is missing the tests that need it are skipped, or fail if CI is set.
+# $(call have,COMMANDS,PACKAGE,TESTS): one of the commands is there, or Debian's package is installed for these tests.
+# What the package would start as a service is not started: the tests start servers of their own.
+define have
+	@for command in $(1); do if command -v $$command >/dev/null; then exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing $(2) for $(3) ..."; \
+		apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $(2) >/dev/null || \
+			echo "$(2) could not be installed: $(3) are skipped, and fail in CI."; \
 	else \
-		echo "There is no chromium here: the tests of the dashboard are skipped. Get it: sudo apt-get install chromium"; \
+		echo "There is no $(2) here: $(3) are skipped. Get it: sudo apt-get install $(2)"; \
 	fi
+endef
 
-# Agents run in bubblewrap where it is there. Where it is not its tests are skipped, or fail if CI is set.
+browser: ## Find a Chromium for the tests of the dashboard, or install Debian's
+	$(call have,chromium chromium-browser google-chrome,chromium,the tests of the dashboard)
+
 sandbox: ## Find bubblewrap for the tests of the agents, or install Debian's
-	@if command -v bwrap >/dev/null; then \
-		:; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing bubblewrap for the tests of the agents ..."; \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null || \
-			echo "bubblewrap could not be installed: its tests are skipped, and fail in CI."; \
-	else \
-		echo "There is no bubblewrap here: its tests are skipped. Get it: sudo apt-get install bubblewrap"; \
-	fi
+	$(call have,bwrap,bubblewrap,the tests of the sandbox)
+
+redis: ## Find a Redis 7 beside the wheel's 6.2 for the tests, or install Debian's
+	$(call have,redis-server,redis-server,the tests on another Redis than the wheel's 6.2)
 
 check: $(VENV)/dev.stamp ## Format, lint and strict types, changing nothing
 	$(BIN)/ruff format --check .
@@ -57,8 +56,10 @@ conformance: $(VENV)/dev.stamp ## The store contract on every store
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/conformance tests/property/test_store_machine.py
 
 # Without the broker, or without Java to run it, its tests are skipped in `make test`, with the reason.
-test-kafka: $(VENV)/dev.stamp ## Fetch a real Kafka broker (45 MB, once; needs Java 17) and test the bus on it
-	$(BIN)/python tests/kafka/real_kafka.py
+kafka: $(VENV)/dev.stamp ## Fetch a real Kafka broker for the tests (45 MB, once; needs Java 17)
+	@$(BIN)/python tests/kafka/real_kafka.py
+
+test-kafka: kafka ## Test the bus on a real Kafka broker
 	$(BIN)/pytest tests/kafka
 
 # Prefect has an environment of its own, for it wants other versions of what Rota wants. FastAPI's later versions do not

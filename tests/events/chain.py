@@ -61,8 +61,11 @@ class Instance:
         return self.events
 
     def relay(self) -> Instance:
-        self.duties.append(Relay(self._open, self._context, lease_ms=self._lease_ms))
+        self.duties.append(self.make_relay())
         return self
+
+    def make_relay(self, **more: Any) -> Relay:
+        return Relay(self._open, self._context, lease_ms=self._lease_ms, **more)
 
     def consume(self, function: ConsumerFunction, *, name: str = "mail", **more: Any) -> Instance:
         topics: tuple[str, ...] = more.pop("topics", ())

@@ -271,7 +271,7 @@ def _redis(request: pytest.FixtureRequest, server: str) -> BusWorld:
 
 def _redis7(request: pytest.FixtureRequest) -> BusWorld:
     if shutil.which("redis-server") is None:
-        pytest.skip("There is no redis-server of the system; the wheel has 6.2 only")
+        require_server(ServerAbsent("There is no redis-server of the system, and the wheel has 6.2 only: make redis"))
     return _redis(request, "_redis_system")
 
 

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 
 from rota.testing.waiting import until_blocking
 
-__all__ = ["KafkaAbsent", "RealKafka", "fetch", "require"]
+__all__ = ["KafkaAbsent", "RealKafka", "Secure", "fetch", "require"]
 
 JARS: Final = Path(__file__).with_name("jars.txt")
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "kafka"
@@ -60,6 +60,18 @@ share.coordinator.state.topic.min.isr=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
+
+SECURE_SETTINGS: Final = """\
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port},SASL_SSL://{host}:{secure_port}
+advertised.listeners=PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+user_{user}="{password}";
+listener.name.sasl_ssl.ssl.keystore.type=PEM
+listener.name.sasl_ssl.ssl.keystore.location={certificate}
+"""
+"""A second door, over TLS and with a password. What stands twice in the file counts as it was written last."""
 
 
 class KafkaAbsent(Exception):
@@ -215,18 +227,28 @@ def _project(missing: Iterable[Jar]) -> str:
 # --- running ---
 
 
+class Secure(NamedTuple):
+    """Who may come in over TLS, and the file with certificate and key that the broker shows."""
+
+    user: str
+    password: str
+    certificate: Path
+
+
 class RealKafka:
     """One node that is broker and controller. It keeps its data and its ports when it is stopped and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secure: Secure | None = None) -> None:
         self._folder = folder
         self._log = folder / "kafka.log"
         self._settings = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, controller_port = _free_ports(2)
-        self._settings.write_text(
-            SETTINGS.format(host=HOST, port=self.port, controller_port=controller_port, data=folder / "data")
-        )
+        self.port, controller_port, self.secure_port = _free_ports(3)
+        ports = {"host": HOST, "port": self.port, "controller_port": controller_port, "secure_port": self.secure_port}
+        settings = SETTINGS.format(**ports, data=folder / "data")
+        if secure is not None:
+            settings += SECURE_SETTINGS.format(**ports, **secure._asdict())
+        self._settings.write_text(settings)
 
     @property
     def servers(self) -> str:

@@ -16,9 +16,9 @@ __all__ = [
     "ASK_SECONDS",
     "LOOK_SECONDS",
     "SILENT",
+    "Asking",
     "DriverLog",
     "Settings",
-    "admin_client",
     "away",
     "code_of",
     "is_fatal",
@@ -41,11 +41,11 @@ SILENT: Final = "its brokers do not answer"
 
 
 class DriverLog:
-    """Takes what librdkafka would print to the terminal. Of lost connections whoever needs them tells."""
+    """Takes what librdkafka would print to the terminal. Of connections that fail whoever needs them tells."""
 
     def log(self, level: int, form: str, *values: object) -> None:
         text = form % values
-        is_grave = level >= logging.ERROR and not text.startswith(("FAIL ", "ERROR "))
+        is_grave = level >= logging.ERROR and not text.startswith(("FAIL ", "ERROR ", "SSL "))
         if is_grave or text.startswith("CONFWARN "):
             log.warning("kafka.driver", text=text)
         else:
@@ -85,15 +85,40 @@ def is_silence(code: int | None) -> bool:
     )
 
 
-def admin_client(settings: Settings) -> Any:
+class Asking:
     """A client for questions. The driver says of its methods only half of what they give."""
-    from confluent_kafka.admin import AdminClient
 
-    return AdminClient(settings, logger=DriverLog())
+    def __init__(self, settings: Settings) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._heard: str | None = None
+        told: Settings = {**settings, "error_cb": self._hear}
+        self.client: Any = AdminClient(told, logger=DriverLog())
+
+    def why(self, error: BaseException) -> str:
+        """Why a question was not answered. To whoever asked the driver says only that nobody answers; that a password
+        or a certificate is wrong, it says aside."""
+        self.client.poll(0)
+        return self._heard or reason_of(error)
+
+    def _hear(self, error: KafkaError) -> None:
+        from confluent_kafka import KafkaError as Code
+
+        if error.code() in (Code._AUTHENTICATION, Code._SSL):  # noqa: SLF001 - the driver's own errors are called so
+            self._heard = error.str().removesuffix(".")
 
 
 def away(name: str, reason: str) -> BusAway:
-    return BusAway(f"The bus {name} is away: {reason}. It is tried again; see that its brokers run and can be reached.")
+    return BusAway(f"The bus {name} is away: {reason}. It is tried again; {_advice(reason)}.")
+
+
+def _advice(reason: str) -> str:
+    said = reason.lower()
+    if "authentication" in said:
+        return "check the user and the password in its URL"
+    if "certificate" in said or "ssl handshake" in said:
+        return "check security.protocol, ssl.ca.location and the name of the host in its URL"
+    return "see that its brokers run and can be reached"
 
 
 def partitions_of(places: Iterable[Place]) -> list[TopicPartition]:

@@ -9,7 +9,7 @@ from rota.clock import Instant
 from rota.errors import InvalidInput
 from rota.events.buses.base import Place
 from rota.events.buses.kafka.address import Address
-from rota.events.buses.kafka.driver import ASK_SECONDS, admin_client, away, code_of, partitions_of, reason_of
+from rota.events.buses.kafka.driver import ASK_SECONDS, Asking, away, code_of, partitions_of
 
 if TYPE_CHECKING:  # the driver is optional, and takes a while to import
     from confluent_kafka import TopicPartition
@@ -24,14 +24,15 @@ _EARLIEST: Final = -2
 def lag(address: Address, consumer: str, topics: Collection[str]) -> Mapping[str, int]:
     from confluent_kafka import KafkaException
 
-    admin = admin_client(address.common)
+    asking = Asking(address.common)
+    admin = asking.client
     try:
         places = _places_of(admin, topics)
         ends = _offsets(admin, places, _LATEST)
         done = _committed(admin, consumer, places)
         starts = _offsets(admin, places, _EARLIEST)
     except (KafkaException, TimeoutError) as error:
-        raise away(address.name, reason_of(error)) from None
+        raise away(address.name, asking.why(error)) from None
     behind = dict.fromkeys(topics, 0)
     for place in places:
         # What Kafka has removed by age is not to be done any more.
@@ -42,7 +43,8 @@ def lag(address: Address, consumer: str, topics: Collection[str]) -> Mapping[str
 def replay(address: Address, consumer: str, topics: Collection[str], since: Instant) -> None:
     from confluent_kafka import KafkaException
 
-    admin = admin_client(address.common)
+    asking = Asking(address.common)
+    admin = asking.client
     try:
         places = _places_of(admin, topics)
         ends = _offsets(admin, places, _LATEST)
@@ -52,7 +54,7 @@ def replay(address: Address, consumer: str, topics: Collection[str], since: Inst
     except (KafkaException, TimeoutError) as error:
         if _is_in_use(code_of(error)):
             raise _in_use(consumer) from None
-        raise away(address.name, reason_of(error)) from None
+        raise away(address.name, asking.why(error)) from None
 
 
 def _places_of(admin: Any, topics: Collection[str]) -> Sequence[Place]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.events.buses.base import BusAway, Refused
 from rota.events.buses.kafka.address import Address
-from rota.events.buses.kafka.driver import ASK_SECONDS, admin_client, away, code_of, is_silence, reason_of
+from rota.events.buses.kafka.driver import ASK_SECONDS, Asking, away, code_of, is_silence, reason_of
 from rota.logs import get_logger
 
 __all__ = ["Topics"]
@@ -34,18 +34,18 @@ class Topics:
             return {}
         from confluent_kafka import KafkaException
 
-        admin = admin_client(self._address.common)
+        asking = Asking(self._address.common)
         try:
-            cluster = admin.list_topics(timeout=ASK_SECONDS)
+            cluster = asking.client.list_topics(timeout=ASK_SECONDS)
         except KafkaException as error:
-            return {topic: away(self._address.name, reason_of(error)) for topic in missing}
+            return {topic: away(self._address.name, asking.why(error)) for topic in missing}
         self._known |= missing & cluster.topics.keys()
         missing -= cluster.topics.keys()
         if cluster.controller_id not in cluster.brokers:
             # Nobody there makes topics when asked; maybe somebody does when they are written to.
             self._known |= missing
             return {}
-        return self._make(admin, missing) if missing else {}
+        return self._make(asking.client, missing) if missing else {}
 
     def _make(self, admin: Any, topics: Collection[str]) -> Mapping[str, Refused | BusAway]:
         from confluent_kafka import KafkaError as Code
