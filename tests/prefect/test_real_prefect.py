@@ -1,7 +1,8 @@
 """A real Prefect server, and the flow of the examples in it: it pauses, and is resumed once, with everything.
 
 `make test-prefect` makes the environment; without it these tests are skipped. Rota's side is its own duty and tables;
-only the few routes that the flow asks for are played here, so that a test says when results come.
+only the few routes that the flow asks for are played here, so that a test says when results come. The last test has a
+whole `rota up` instead, with a consumer that does the work.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -266,9 +268,9 @@ class FlowRun:
 
 
 @contextmanager
-def running(prefect: Prefect, rota: Rota, tmp_path: Path) -> Generator[FlowRun]:
+def running(prefect: Prefect, rota_url: str, tmp_path: Path, token: str = "") -> Generator[FlowRun]:
     log = tmp_path / "flow.log"
-    environment = {**prefect.environment, "ROTA_URL": rota.url, "POLL_SECONDS": "1"}
+    environment = {**prefect.environment, "ROTA_URL": rota_url, "ROTA_TOKEN": token, "POLL_SECONDS": "1"}
     with log.open("wb") as written:
         process = subprocess.Popen(
             [str(PYTHON), str(FLOW)], env=environment, cwd=tmp_path, stdout=written, stderr=written
@@ -313,7 +315,7 @@ async def test_results_before_the_pause_twice_and_in_any_order(
 ) -> None:
     async with calling(handles, prefect), rota(handles) as ours:
         ours.may_publish.clear()
-        with running(prefect, ours, tmp_path) as flow:
+        with running(prefect, ours.url, tmp_path) as flow:
             await requested(ours, flow)
             await ours.bring(2, 0, 2, 1, 0, 1)
             # It is called before it has paused, in vain; that is not the end of it.
@@ -328,7 +330,7 @@ async def test_results_before_the_pause_twice_and_in_any_order(
 
 async def test_results_during_the_pause(prefect: Prefect, handles: Handles, tmp_path: Path) -> None:
     async with calling(handles, prefect), rota(handles) as ours:
-        with running(prefect, ours, tmp_path) as flow:
+        with running(prefect, ours.url, tmp_path) as flow:
             await paused(prefect, ours, flow)
             await ours.bring(1, 1, 0)
             flow.check_lives()
@@ -343,7 +345,7 @@ async def test_a_server_that_was_away_resumes_when_it_is_back(
     prefect: Prefect, handles: Handles, tmp_path: Path
 ) -> None:
     async with calling(handles, prefect), rota(handles) as ours:
-        with running(prefect, ours, tmp_path) as flow:
+        with running(prefect, ours.url, tmp_path) as flow:
             await paused(prefect, ours, flow)
             await asyncio.to_thread(prefect.stop)
             gone_at = asyncio.get_running_loop().time()
@@ -361,7 +363,7 @@ async def test_a_server_that_was_away_resumes_when_it_is_back(
 
 async def test_a_run_that_was_cancelled_is_not_waited_for(prefect: Prefect, handles: Handles, tmp_path: Path) -> None:
     async with calling(handles, prefect), rota(handles) as ours:
-        with running(prefect, ours, tmp_path) as flow:
+        with running(prefect, ours.url, tmp_path) as flow:
             await paused(prefect, ours, flow)
             async with httpx.AsyncClient(base_url=prefect.api_url, trust_env=False) as client:
                 wanted = {"state": {"type": "CANCELLED", "name": "Cancelled"}}
@@ -381,3 +383,67 @@ async def test_a_run_that_the_server_does_not_know_is_refused(prefect: Prefect) 
     async with PrefectApi(prefect.api_url) as api:
         says, reason = await api.resume("00000000-0000-0000-0000-000000000001", outcome)
     assert (says, "Flow run not found" in reason) == ("refused", True)
+
+
+# --- all of it real --------------------------------------------------------------------------------------------------
+
+APP = """
+from rota import Rota
+from rota.events import Event
+
+app = Rota()
+
+@app.consumer("Genesis.Session.DetailBatchGenerationRequested", name="namer", concurrency=5)
+async def make(event: Event):
+    number = int(event.payload["task_id"].partition(":")[2])
+    if number == 2:
+        made = event.then("Genesis.Session.DetailBatchFailed", {"reason": "no idea"})
+    else:
+        # Every part has one name that each other part has, too.
+        names = ["Ada", *(f"Name {number}-{each}" for each in range(1, event.payload["count"]))]
+        made = event.then("Genesis.Session.DetailBatchCreated", {"items": [{"name": name} for name in names]})
+    outbox = (await app.events()).outbox
+    return lambda connection: outbox.add(connection, made)
+"""
+
+
+@contextmanager
+def serving(folder: Path, prefect: Prefect) -> Generator[tuple[str, str]]:
+    """A real service with its worker: its address, and a token that may do everything."""
+    (folder / "namer.py").write_text(APP)
+    (folder / "rota.yaml").write_text(f"prefect:\n  api_url: {prefect.api_url}\n")
+    command = [sys.executable, "-m", "rota.cli", "up", "--app", "namer:app", "--port", "0", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "ROTA_STORE": f"sqlite:///{folder}/rota.db"}
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--config", "rota.yaml"], env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=log
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (folder / "up.log").read_text()[-4_000:]
+        ready = json.loads(line)
+        yield ready["url"], parse_qs(urlsplit(ready["login"]).query)["token"][0]
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+async def test_the_flow_of_the_examples_with_a_whole_rota(prefect: Prefect, tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()
+    with serving(tmp_path / "service", prefect) as (url, token), running(prefect, url, tmp_path, token) as flow:
+        assert "2 of 3 parts made, 1 failed: 33 details" in await flow.end()
+        async with httpx.AsyncClient(
+            base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False
+        ) as client:
+            handle: dict[str, Any] = {}
+
+            async def is_resumed() -> bool:
+                (found,) = (await client.get("/api/handles")).json()["items"]
+                handle.update(found)
+                return handle["status"] == "resumed"
+
+            await until(is_resumed, "Rota knows that the flow goes on")
+            assert (handle["done"], handle["failed"]) == (2, 1)
+    states = prefect.states(handle["flow_run_id"])
+    assert states == ["PENDING", "RUNNING", "PAUSED", "RUNNING", "COMPLETED"]
