@@ -101,11 +101,13 @@ async def test_letters_are_redriven_and_purged(chromium: Browser, stage: Stage) 
 
 
 async def test_what_changed_meanwhile_is_not_done(chromium: Browser, stage: Stage) -> None:
-    """Somebody agreed to three; by then there are four."""
+    """Somebody is asked about three; by the time of the answer there are four, and the page behind the question shows
+    them."""
     async with signed_in(chromium, stage, Role.OPERATOR) as seen_by:
         page = await opened(await seen_by.open(), stage)
         await page.get_by_role("button", name="Redrive all").click()
         await dead_letter(await stage.app.database(), "one more")
+        await expect(page.locator("[data-live=dead]")).to_contain_text("one more", timeout=60_000)
         async with another_page(page):
             await page.locator("#confirm button[value=yes]").click()
         await expect(page.get_by_text("3 dead letters were confirmed, but 4 match now.")).to_be_visible()

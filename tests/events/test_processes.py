@@ -15,8 +15,9 @@ import pytest
 from sqlalchemy import select, text
 
 from rota import Rota
+from rota.app.duties import duties_alone
 from rota.database import Database
-from rota.database.tables.events import inbox
+from rota.database.tables.events import inbox, outbox
 from rota.events.envelope import Event
 from rota.testing.waiting import until
 
@@ -156,3 +157,30 @@ async def test_workers_that_are_killed_lose_nothing_and_do_nothing_twice(
 
 async def _some(database: Database, count: int) -> bool:
     return sum(map(len, (await _effects(database)).values())) >= count
+
+
+async def test_a_service_of_pages_alone_relays_and_runs_no_consumer(tmp_path: Path) -> None:
+    app = Rota(f"sqlite:///{tmp_path}/rota.db")
+    seen: list[str] = []
+
+    @app.consumer("Shop.Order.Created", name="mail")
+    async def handle(event: Event) -> None:
+        seen.append(event.aggregate_id)
+
+    async with app:
+        events = await app.events()
+        await events.outbox.publish(_event("k", 1))
+        async with duties_alone(app.host):
+            await until(partial(_is_sent, events.database), "it is sent")
+            duties = {task.get_name() for task in asyncio.all_tasks()}
+            assert "rota-relay" in duties
+            assert not [name for name in duties if "mail" in name]
+        assert seen == []
+        await app.start()
+        await until(lambda: seen, "a worker has handled it")
+        await app.stop()
+
+
+async def _is_sent(database: Database) -> bool:
+    rows = await database.read(lambda connection: connection.execute(select(outbox.c.status)).scalars().all())
+    return rows == ["sent"]

@@ -70,6 +70,18 @@ async def test_a_wrong_password_is_said_to_be_wrong(broker: RealKafka, authority
         with pytest.raises(BusAway, match=r"(?i)authentication") as raised:
             await bus.publish([message(1)])
         assert "wrong" not in str(raised.value)
+        with pytest.raises(BusAway, match="check the user and the password"):
+            await bus.lag("mail", [TOPIC])
+        reader = await bus.reader("mail", [TOPIC], instance="one")
+
+        async def is_told() -> bool:
+            try:
+                await reader.fetch(1, 0.5)
+            except BusAway as away:
+                return "authentication" in str(away).lower()
+            return False
+
+        await until(is_told, "whoever reads is told, too")
 
 
 async def test_a_broker_whom_nobody_vouches_for_is_not_trusted(broker: RealKafka, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ async def duties_alone(host: Host) -> AsyncGenerator[None]:
         pulse=Pulse(host.clock),
         chance=random.random,
         call_timeout=host.config.call_timeout_ms / SECOND,
+        runs_handlers=False,
     )
     duties = host.duties(context)
     tasks = [asyncio.create_task(duty.run(), name=f"rota-{duty.name}") for duty in duties]

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Final, NamedTuple
+from typing import IO
 
+from rota.cli.table import NOTHING, Column, print_plain, print_table
 from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
 from rota.printable import printable, printable_lines
 
 __all__ = ["Column", "Output", "relative", "write_json"]
-
-_NOTHING: Final = "-"
-_GAP: Final = 3
-"""What lies between two columns of a table in a terminal."""
-
-
-class Column(NamedTuple):
-    """One column of a table: its heading, and the name in the row that it shows."""
-
-    heading: str
-    name: str
 
 
 def write_json(value: object, stream: IO[str]) -> None:
@@ -112,19 +101,16 @@ class Output:
         def rows(show: Callable[[str, object], str]) -> list[list[str]]:
             return [[show(column.name, item.get(column.name)) for column in columns] for item in items]
 
-        headings = [column.heading for column in columns]
-        if not self.on_terminal:
-            _print_plain([headings, *rows(_exact)])
-        elif _fits([headings, *rows(_for_people)]):
-            _print_rich(headings, rows(_for_people))
+        if self.on_terminal:
+            print_table(columns, rows(_for_people), rows(_in_short))
         else:
-            _print_rich(headings, rows(_in_short))
+            print_plain([[column.heading for column in columns], *rows(_exact)])
 
 
 def _exact(name: str, value: object) -> str:
     """A value as a program may read it."""
     if value is None or value == "":
-        return _NOTHING
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping | list | tuple):
@@ -152,47 +138,3 @@ def _instant(name: str, value: object) -> Instant | None:
     if not (name.endswith("_at") or name in ("at", "next_fire")) or not isinstance(value, str) or not value:
         return None
     return round(datetime.fromisoformat(value).timestamp() * 1_000)
-
-
-def _fits(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a table has room in the terminal with every row on one line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return sum(widths) + _GAP * len(widths) <= shutil.get_terminal_size().columns
-
-
-def _print_rich(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        # As Text: an id like "[red]" is no markup.
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(table)
-
-
-_STYLES: Final[Mapping[str, str]] = {
-    "pending": "cyan",
-    "running": "yellow",
-    "paused": "magenta",
-    "completed": "green",
-    "success": "green",
-    "ok": "green",
-    "failed": "red",
-    "error": "red",
-    "lost": "red",
-    "cancelled": "dim",
-    "warning": "yellow",
-    _NOTHING: "dim",
-}
-
-
-def _print_plain(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        sys.stdout.write(line.rstrip() + "\n")

@@ -40,7 +40,9 @@ async def up(
     app: AppOption = None,
     host: HostOption = None,
     port: PortOption = None,
-    no_worker: Annotated[bool, typer.Option("--no-worker", help="Pages and API only: run no tasks here.")] = False,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Pages and API only: run no task and no consumer here.")
+    ] = False,
     concurrency: ConcurrencyOption = None,
 ) -> None:
     """Serve until Ctrl-C: a worker, the dashboard, the HTTP API and the alerts. Without --app: the built-in types."""

@@ -71,7 +71,7 @@ class EventsPart(Part):
         relay = Relay(self.events_if_wanted, context, lease_ms=lease_ms)
         consuming = [
             duty
-            for consumer in self.consumers
+            for consumer in (self.consumers if context.runs_handlers else ())
             for duty in make_duties(consumer, self.events_if_wanted, context, lease_ms=lease_ms)
         ]
         callbacks = make_callback_duty(self.events_if_wanted, self.host.config, context)

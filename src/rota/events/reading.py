@@ -228,6 +228,12 @@ class ConsumerView(NamedTuple):
     retrying: int
     dead: int
 
+    @property
+    def behind(self) -> list[tuple[str, int | None]]:
+        """The same for people: where it is most comes first, and a topic that nobody can ask for has None."""
+        lag = self.lag or {}
+        return sorted(((topic, lag.get(topic)) for topic in self.topics), key=lambda one: (-(one[1] or 0), one[0]))
+
     def to_dict(self) -> dict[str, object]:
         return {
             "consumer": self.name,

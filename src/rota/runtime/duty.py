@@ -50,6 +50,8 @@ class DutyContext:
     pulse: Pulse
     chance: Callable[[], float]
     call_timeout: float
+    runs_handlers: bool = True
+    """Whether this process does work. A service of pages alone keeps things in order, and leaves the work to others."""
 
 
 class Duty(ABC, Generic[Report]):

@@ -192,9 +192,13 @@ function confirmed(words, button) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-function hidden(form, name, value) {
-  const field = find(`input[name="${name}"][type="hidden"]`, form) || form.appendChild(Object.assign(document.createElement("input"), { type: "hidden", name }));
-  field.value = value;
+// What is sent is what the form held when the question was asked: the page goes on living behind it, and its forms with it.
+function send(form, agreed) {
+  const copy = Object.assign(document.createElement("form"), { method: "post", hidden: true });
+  copy.setAttribute("action", form.getAttribute("action"));
+  for (const [name, value] of agreed) copy.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+  body.append(copy);
+  copy.submit();
 }
 
 const chosen = () => all('input[name="task"][form="bulk"]:checked');
@@ -204,7 +208,7 @@ async function askHowMany(form, button) {
   const everything = data.get("scope") === "all";
   if (!everything && !chosen().length) return toast("Select some rows first, or “all matching”.");
   const verb = button.textContent.trim();
-  hidden(form, "event", button.value); // submit() from here names no button
+  data.set("event", button.value);
   let count = chosen().length;
   let isAll = true;
   if (everything && !data.get("reason")) {
@@ -221,13 +225,13 @@ async function askHowMany(form, button) {
     count = said.matched;
     isAll = said.matched_is_all;
   } else if (everything) {
-    return form.submit(); // the next page counts and asks
+    return send(form, data); // the next page counts and asks
   }
   const words = `${verb} ${isAll ? "" : "more than "}${count.toLocaleString("en")} ${count === 1 ? "task" : "tasks"}?`;
   offer(); // the command of the button is for what is ticked now
   if (!(await confirmed(words, button))) return;
-  hidden(form, "expected", String(count));
-  form.submit();
+  data.set("expected", String(count));
+  send(form, data);
 }
 
 document.addEventListener("submit", async (event) => {
@@ -237,7 +241,8 @@ document.addEventListener("submit", async (event) => {
     await askHowMany(form, event.submitter);
   } else if (form.dataset.confirm) {
     event.preventDefault();
-    if (await confirmed(form.dataset.confirm, event.submitter)) form.submit();
+    const agreed = new FormData(form);
+    if (await confirmed(form.dataset.confirm, event.submitter)) send(form, agreed);
   }
 });
 

@@ -19,9 +19,10 @@ from rota.stores.base import DEFAULT_PAGE
 
 if TYPE_CHECKING:
     from rota.database import Database
+    from rota.events.handle import Handle
     from rota.events.operator import EventOperator
     from rota.events.part import EventsPart
-    from rota.events.reading import DeadQuery
+    from rota.events.reading import ConsumerView, DeadQuery
 
 __all__ = ["add_commands"]
 
@@ -39,16 +40,18 @@ UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="On
 ConsumerOption = Annotated[str | None, typer.Option("--consumer", metavar="NAME", help="Only this consumer.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every one of them.")]
 
+_WIDE: Final = 100
+"""From here on a list has room for what matters less."""
 _EVENTS: Final = (
-    Column("ID", "event_id"),
     Column("TYPE", "event_type"),
-    Column("KEY", "key"),
     Column("STATUS", "status"),
     Column("OCCURRED", "occurred_at"),
-    Column("ERROR", "error"),
+    Column("ERROR", "error", gives_way=True),
+    Column("KEY", "key", gives_way=True),
+    Column("ID", "event_id", is_id=True),
 )
 _HANDLED: Final = (
-    Column("CONSUMER", "consumer"),
+    Column("CONSUMER", "consumer", is_id=True),
     Column("STATUS", "status"),
     Column("AT", "at"),
     Column("ATTEMPTS", "attempts"),
@@ -56,30 +59,28 @@ _HANDLED: Final = (
     Column("ERROR", "error"),
 )
 _DEAD: Final = (
-    Column("ID", "event_id"),
-    Column("CONSUMER", "consumer"),
     Column("TYPE", "event_type"),
-    Column("KEY", "key"),
+    Column("CONSUMER", "consumer", is_id=True),
     Column("AT", "at"),
-    Column("ATTEMPTS", "attempts"),
-    Column("ERROR", "error"),
+    Column("ERROR", "error", gives_way=True),
+    Column("ATTEMPTS", "attempts", from_width=_WIDE),
+    Column("KEY", "key", gives_way=True, from_width=_WIDE),
+    Column("ID", "event_id", is_id=True),
 )
 _CONSUMERS: Final = (
-    Column("CONSUMER", "consumer"),
-    Column("LAG", "lag"),
+    Column("CONSUMER", "consumer", is_id=True),
+    Column("LAG", "behind"),
     Column("RETRYING", "retrying"),
     Column("DEAD", "dead"),
 )
 _HANDLES: Final = (
-    Column("ID", "id"),
-    Column("CORRELATION", "correlation_id"),
     Column("TASK", "task_name"),
     Column("STATUS", "status"),
-    Column("DONE", "done"),
-    Column("FAILED", "failed"),
-    Column("EXPECTED", "expected_count"),
+    Column("DONE", "progress"),
     Column("EXPIRES", "expires_at"),
-    Column("ERROR", "error"),
+    Column("ERROR", "error", gives_way=True),
+    Column("CORRELATION", "correlation_id", is_id=True),
+    Column("ID", "id", is_id=True),
 )
 
 
@@ -276,11 +277,18 @@ async def consumers(cli: Cli, watch: WatchOption = False) -> None:
     async with opened(cli) as (part, _, _):
 
         async def list_them() -> None:
-            views = [view.to_dict() for view in await views_of(part)]
+            views = await views_of(part)
+            items = [view.to_dict() for view in views]
+            if not cli.output.as_json:
+                items = [{**item, "behind": _behind(view)} for item, view in zip(items, views, strict=True)]
             empty = "No consumers. `@app.consumer('Shop.Order.Created')` makes a function one, wherever a worker runs."
-            cli.output.page(views, _CONSUMERS, empty=empty)
+            cli.output.page(items, _CONSUMERS, empty=empty)
 
         await with_watch(cli, list_them, watch=watch)
+
+
+def _behind(view: ConsumerView) -> str:
+    return ", ".join(f"{topic} {'unknown' if lag is None else f'{lag:,}'}" for topic, lag in view.behind)
 
 
 async def replay(
@@ -377,9 +385,17 @@ async def handle_ls(
         async def list_them() -> None:
             page = await Handles(database).find(status=only, correlation_id=correlation, limit=limit, cursor=cursor)
             items = [handle_dict(one) for one in page.items]
+            if not cli.output.as_json:
+                items = [{**item, "progress": _progress(one)} for item, one in zip(items, page.items, strict=True)]
             cli.output.page(items, _HANDLES, cursor=page.cursor, empty="No flow waits for events.")
 
         await with_watch(cli, list_them, watch=watch)
+
+
+def _progress(handle: Handle) -> str:
+    """What has come of what is expected, for people."""
+    come = f"{handle.done:,} of {handle.expected_count:,}"
+    return f"{come}, {handle.failed:,} failed" if handle.failed else come
 
 
 async def handle_show(cli: Cli, handle_id: HandleArgument) -> None:

@@ -73,8 +73,10 @@ async def show(view: View) -> Page:
     return Page("events.html", "Events", values, concerns="*")
 
 
-def _short(event: EventView) -> str:
+def _short(event: EventView) -> str | None:
     """The beginning of a payload: a row has room for no more."""
+    if event.payload is None:
+        return None
     text = json.dumps(event.payload, ensure_ascii=False)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
