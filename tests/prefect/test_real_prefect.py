@@ -423,7 +423,7 @@ def serving(folder: Path, prefect: Prefect) -> Generator[tuple[str, str]]:
         line = process.stdout.readline()
         assert line, (folder / "up.log").read_text()[-4_000:]
         ready = json.loads(line)
-        yield ready["url"], parse_qs(urlsplit(ready["login"]).query)["token"][0]
+        yield ready["url"], parse_qs(urlsplit(str(ready["login"])).query)["token"][0]
     finally:
         process.terminate()
         process.communicate()
