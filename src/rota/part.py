@@ -30,6 +30,7 @@ from rota.stores.base import Store
 if TYPE_CHECKING:
     # What the faces take is theirs: a part brings it, and a process without that face never imports it.
     from fastapi import APIRouter
+    from opentelemetry.trace import Tracer
     from prometheus_client.core import Metric
     from starlette.types import ASGIApp
     from typer import Typer
@@ -69,6 +70,11 @@ class PartHost(Protocol):
     @property
     def parts(self) -> Mapping[str, Part]:
         """Every part by its name, whether it is at work here or in another process."""
+        ...
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """What makes spans of OpenTelemetry, if the app was told to make some (`rota.telemetry.trace`)."""
         ...
 
     @property

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from opentelemetry import trace as api
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 from rota import Rota
 from rota.core.task import Task, TaskStatus
 from rota.errors import InvalidConfig, InvalidInput
+from rota.events import Effect, Event
 from rota.runtime.running import Running
 from rota.telemetry import trace, trace_if_configured
 from rota.telemetry.tracing import _RunSpans  # pyright: ignore[reportPrivateUsage] -- a run that is lost is told to it
 from rota.testing import FakeClock
+from rota.testing.waiting import until
 
 
 @pytest.fixture
@@ -145,3 +149,42 @@ async def test_the_global_provider_is_taken_if_there_is_one(
     app = Rota("memory://")
     assert trace_if_configured(app) is True
     assert len(app.host.observers) == 1
+
+
+async def test_one_trace_leads_from_a_request_over_events_to_its_result(
+    provider: TracerProvider, exporter: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    app = Rota(f"sqlite:///{tmp_path}/rota.db")
+    tracer = provider.get_tracer("request")
+    seen: list[Event] = []
+
+    @app.consumer("Shop.Order.Created", name="billing")
+    async def bill(event: Event) -> Effect:
+        outbox = (await app.events()).outbox
+        return lambda connection: outbox.add(connection, event.then("Billing.Invoice.Created", {"secret": "payload"}))
+
+    @app.consumer("Billing.Invoice.Created", name="mail")
+    async def send(event: Event) -> None:
+        seen.append(event)
+
+    trace(app, provider)
+    async with app:
+        await app.start()
+        with tracer.start_as_current_span("request"):
+            await (await app.events()).outbox.publish(Event("Shop.Order.Created", aggregate_id="o1", user_id="ada"))
+        await until(lambda: named(exporter, "handle Billing.Invoice.Created"), "the last one is handled")
+        await app.stop()
+
+    names = ("request", "handle Shop.Order.Created", "handle Billing.Invoice.Created")
+    (request,), (billed,), (sent,) = (named(exporter, name) for name in names)
+    assert request.parent is None
+    assert ids_of(billed.parent) == ids_of(request.context)
+    assert ids_of(sent.parent) == ids_of(billed.context)
+    assert dict(sent.attributes or {}) == {"rota.consumer": "mail", "rota.event.type": "Billing.Invoice.Created"}
+    assert seen[0].headers["traceparent"].split("-")[1] == f"{ids_of(request.context)[0]:032x}"
+
+
+def ids_of(context: SpanContext | None) -> tuple[int, int]:
+    """The trace, and the span in it."""
+    assert context is not None
+    return context.trace_id, context.span_id

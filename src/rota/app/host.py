@@ -45,6 +45,8 @@ from rota.stores import open_store
 from rota.stores.base import Store
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
     from rota.database import Database
 
 __all__ = ["Host"]
@@ -103,6 +105,8 @@ class Host:
         """Who else wants to know of every run. They are told by workers that start after they came."""
         self.producer: Producer | None = None
         """Who wants to stand around every call that makes work."""
+        self.tracer: Tracer | None = None
+        """What makes spans, for the parts that make some."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Who has begun something in the background: each is awaited before the store is closed, within limits."""
         self.background = self._make_background()

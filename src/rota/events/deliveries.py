@@ -42,7 +42,7 @@ from rota.events.events import Events
 from rota.events.inbox import Arrived, Inbox, Known, Retry
 from rota.events.kept import Kept, keep, kept_message
 from rota.events.progress import Progress
-from rota.events.tracing import handling, tracer_if_configured
+from rota.events.tracing import handling
 from rota.events.turns import Turns
 from rota.group_commit import GroupCommit
 from rota.logs import get_logger
@@ -111,7 +111,6 @@ class Deliveries:
         self._chance = chance
         self.inbox = Inbox(events.database, consumer.name, token, lease_ms=lease_ms)
         self.turns = Turns(consumer.concurrency)
-        self._tracer = tracer_if_configured()
         self.progress = Progress()
         self.retry_noted = asyncio.Event()
         """Set when something waits in the inbox that was not there before."""
@@ -337,7 +336,7 @@ class Deliveries:
     # --- one event ---
 
     async def _run(self, delivery: _Delivery) -> bool:
-        with handling(self._tracer, self.consumer.name, delivery.event):
+        with handling(self._events.tracer, self.consumer.name, delivery.event):
             return await self._run_to_its_end(delivery)
 
     async def _run_to_its_end(self, delivery: _Delivery) -> bool:

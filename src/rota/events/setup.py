@@ -15,7 +15,7 @@ from rota.events.handles import Handles
 from rota.events.outbox import Outbox
 from rota.events.prefect_api import PrefectApi
 from rota.events.section import EVENTS_SECTION, PREFECT_SECTION
-from rota.events.tracing import current_trace
+from rota.events.tracing import current_trace, tracer_if_configured
 from rota.part import PartHost
 from rota.runtime.duty import DutyContext
 from rota.webhooks import Webhooks
@@ -37,7 +37,7 @@ async def open_events(host: PartHost, database: Database) -> Events:
         # A flow is woken by what is committed here; what comes from others, by a consumer whose effect is to count it.
         on_added=handles.arrive_all,
     )
-    return Events(database, bus, config, outbox, handles)
+    return Events(database, bus, config, outbox, handles, host.tracer or tracer_if_configured())
 
 
 def make_callback_duty(

@@ -34,7 +34,7 @@ def current_trace() -> Mapping[str, str]:
 
 
 def tracer_if_configured() -> Tracer | None:
-    """What makes spans; None if nobody would keep them."""
+    """What makes spans by the provider of this process; None if it has none, and nobody would keep them."""
     if not _is_there():
         return None
     from opentelemetry import trace

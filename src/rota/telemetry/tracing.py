@@ -40,6 +40,7 @@ def trace(app: Rota, provider: TracerProvider | None = None) -> None:
     app.host.observers[:] = [observer for observer in app.host.observers if not isinstance(observer, _RunSpans)]
     app.host.observers.append(_RunSpans(tracer, SystemClock()))
     app.host.producer = _CallSpans(tracer)
+    app.host.tracer = tracer
 
 
 def trace_if_configured(app: Rota) -> bool:
