@@ -45,7 +45,7 @@ class Batch(RunInput):
 def rota() -> httpx.Client:
     """Made where it is used: a client is nothing that tasks could be given."""
     token = os.environ.get("ROTA_TOKEN")
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    headers = {"authorization": f"Bearer {token}"} if token else {}
     return httpx.Client(base_url=os.environ.get("ROTA_URL", "http://127.0.0.1:8787"), headers=headers, timeout=30)
 
 
