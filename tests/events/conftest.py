@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import pytest
 from tests.opening import opened
@@ -23,6 +23,9 @@ from rota.events.outbox import Outbox
 from rota.testing.redis_servers import RedisServer
 from rota.testing.servers import ServerAbsent, require_server
 from rota.testing.waiting import until
+
+if TYPE_CHECKING:  # it is built on what is here
+    from tests.events.chain import Chain
 
 TOPIC = "shop.order"
 LEASE_MS: Millis = 5_000
@@ -308,3 +311,14 @@ async def bus(request: pytest.FixtureRequest) -> AsyncIterator[BusWorld]:
     """Each kind of bus."""
     async with WORLDS[str(request.param)](request).opened() as world:
         yield world
+
+
+@pytest.fixture
+async def chain(bus: BusWorld, request: pytest.FixtureRequest) -> AsyncIterator[Chain]:
+    """The whole way of an event on each bus; its database is PostgreSQL where the bus lies there."""
+    from tests.events.chain import chain_on
+
+    is_postgres = "postgres" in request.node.callspec.id
+    url = str(request.getfixturevalue("postgres_url" if is_postgres else "sqlite_url"))
+    async with chain_on(bus, url) as chain:
+        yield chain

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 import pytest
-from tests.events.chain import Chain, chain_on
-from tests.events.conftest import BusWorld
+from tests.events.chain import Chain
 
 from rota.events.consumer import Effect
 from rota.events.delivery import Later, NonRetriable
 from rota.events.envelope import Event
 from rota.testing.waiting import PATIENCE, until
-
-
-@pytest.fixture
-async def chain(bus: BusWorld, request: pytest.FixtureRequest) -> AsyncGenerator[Chain]:
-    is_postgres = "postgres" in request.node.callspec.id
-    url = str(request.getfixturevalue("postgres_url" if is_postgres else "sqlite_url"))
-    async with chain_on(bus, url) as chain:
-        yield chain
 
 
 async def test_what_is_committed_has_its_effect_once_and_in_order(chain: Chain) -> None:

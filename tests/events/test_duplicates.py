@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator
 
 import pytest
-from tests.events.chain import Chain, Instance, chain_on
-from tests.events.conftest import BusWorld
+from tests.events.chain import Chain, Instance
 
 from rota.events.consumer import Effect
 from rota.events.delivery import NonRetriable
@@ -18,14 +16,6 @@ from rota.testing.waiting import until
 DUPLICATES = 50_000 if os.environ.get("ROTA_FUZZ") else 1_000
 EVENTS = 250
 KEYS = 25
-
-
-@pytest.fixture
-async def chain(bus: BusWorld, request: pytest.FixtureRequest) -> AsyncGenerator[Chain]:
-    is_postgres = "postgres" in request.node.callspec.id
-    url = str(request.getfixturevalue("postgres_url" if is_postgres else "sqlite_url"))
-    async with chain_on(bus, url) as chain:
-        yield chain
 
 
 @pytest.mark.timeout(1_200)

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 
 from rota.testing.waiting import until_blocking
 
-__all__ = ["KafkaAbsent", "RealKafka", "Secure", "fetch", "require"]
+__all__ = ["KafkaAbsent", "RealKafka", "Secure", "fetch", "require", "require_or_skip"]
 
 JARS: Final = Path(__file__).with_name("jars.txt")
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "kafka"
@@ -125,6 +125,16 @@ def require() -> None:
     missing = [jar.name for jar in jars() if not jar.path.exists()]
     if missing:
         raise KafkaAbsent(f"{len(missing)} jars of the Kafka broker were not fetched yet. Run: make test-kafka")
+
+
+def require_or_skip() -> None:
+    """For fixtures: skip the test where the broker cannot be started, with the reason."""
+    import pytest
+
+    try:
+        require()
+    except KafkaAbsent as absent:
+        pytest.skip(str(absent))
 
 
 def java() -> str:

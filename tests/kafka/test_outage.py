@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.events.chain import FAST, TYPE, Instance
-from tests.kafka.real_kafka import KafkaAbsent, RealKafka, require
+from tests.kafka.real_kafka import RealKafka, require_or_skip
 from tests.opening import opened
 
 from rota.database import Database
@@ -30,10 +30,7 @@ KEYS = 200
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> RealKafka:
-    try:
-        require()
-    except KafkaAbsent as absent:
-        pytest.skip(str(absent))
+    require_or_skip()
     return RealKafka(tmp_path)
 
 

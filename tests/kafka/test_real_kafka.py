@@ -10,7 +10,7 @@ from collections.abc import Collection, Generator, Sequence
 from itertools import count
 
 import pytest
-from tests.kafka.real_kafka import KafkaAbsent, RealKafka, require
+from tests.kafka.real_kafka import RealKafka, require_or_skip
 from tests.opening import opened
 
 from rota.errors import BusAway, InvalidInput
@@ -30,10 +30,7 @@ _numbers = count(1)
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[RealKafka]:
     """A broker that runs. Whoever stops it starts it again."""
-    try:
-        require()
-    except KafkaAbsent as absent:
-        pytest.skip(str(absent))
+    require_or_skip()
     with RealKafka(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.authority import Authority
-from tests.kafka.real_kafka import HOST, KafkaAbsent, RealKafka, Secure, require
+from tests.kafka.real_kafka import HOST, RealKafka, Secure, require_or_skip
 from tests.opening import opened
 
 from rota.errors import BusAway
@@ -28,10 +28,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Generator[RealKafka]:
-    try:
-        require()
-    except KafkaAbsent as absent:
-        pytest.skip(str(absent))
+    require_or_skip()
     secure = Secure(USER, PASSWORD, authority.server_file(HOST))
     with RealKafka(tmp_path_factory.mktemp("kafka"), secure) as running:
         yield running
