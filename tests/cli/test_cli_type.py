@@ -96,7 +96,7 @@ def test_freeze_drain_and_thaw(rota: CallRota) -> None:
 
 
 def test_limits_are_set_over_the_configuration_and_taken_back(rota: CallRota) -> None:
-    limits = ("--concurrency", "2", "--rate", "0.5", "--burst", "3", "--max-pending", "10")
+    limits = ("--concurrency", "2", "--rate", "0.5", "--burst", "3", "--max-pending", "10", "--start-rate", "4")
 
     limited = rota("type", "limit", "agent", *limits, "--json").json
     cleared = rota("type", "limit", "agent", "--clear", "--json").json
@@ -105,6 +105,7 @@ def test_limits_are_set_over_the_configuration_and_taken_back(rota: CallRota) ->
         "concurrency": 2,
         "max_pending": 10,
         "rate_limit": {"rate": 0.5, "burst": 3},
+        "start_limit": {"rate": 4.0, "burst": 1},
     }
     assert limited["settings"]["max_pending"] == 10
     assert cleared["overrides"] == {}
@@ -116,6 +117,7 @@ def test_limits_are_set_over_the_configuration_and_taken_back(rota: CallRota) ->
         ((), "Which limits?"),
         (("--rate", "1", "--clear"), "Which limits?"),
         (("--burst", "2"), "needs --rate"),
+        (("--start-burst", "2"), "needs --start-rate"),
         (("--concurrency", "0"), "concurrency"),
         (("--rate", "-1"), "rate"),
     ],

@@ -1,5 +1,5 @@
 """The rules of rota.testing.conformance.rate, on every store."""
 
-from rota.testing.conformance.rate import TestRateLimit, TestTake
+from rota.testing.conformance.rate import TestOwing, TestRateLimit, TestStartLimit, TestTake
 
-__all__ = ["TestRateLimit", "TestTake"]
+__all__ = ["TestOwing", "TestRateLimit", "TestStartLimit", "TestTake"]

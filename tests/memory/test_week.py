@@ -19,7 +19,7 @@ from rota.memory.types import MEMORY_COMPRESSION
 from rota.stores.memory import MemoryStore
 from rota.testing import FakeClock
 
-USERS = 50 if os.environ.get("ROTA_FUZZ") else 10
+USERS = 50 if os.environ.get("ROTA_FUZZ") else 6
 """Twenty show what fifty do, in less than half of the time."""
 DAYS = 7
 INTERVAL_MS = MEMORY_COMPRESSION.interval_ms

@@ -8,13 +8,15 @@ from typing import cast
 import pytest
 from tests.opening import opened
 
-from rota.clock import DAY
+from rota.clock import DAY, SECOND
+from rota.core.bucket import rate_bucket, start_bucket
 from rota.core.task import Activity, Identity, NewTask, Transition
-from rota.core.task_type import TaskType
+from rota.core.task_type import RateLimit, TaskType
 from rota.errors import SchemaMismatch
 from rota.stores.base import TaskQuery
 from rota.stores.redis import RedisStore
 from rota.stores.redis.codec import INLINE_BYTES
+from rota.stores.redis.keys import Keys
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World
 from rota.testing.redis_servers import RedisServer
@@ -177,3 +179,28 @@ async def test_everything_of_one_user(world: World) -> None:
     assert [task.key for task in await world.all_tasks(user_id="u1")] == ["brief", "u1", "u1:phone"]
     await world.store.pause([Identity(WORK, "brief")])
     assert [task.key for task in await world.all_tasks(user_id="u1", limit=1)] == ["brief", "u1", "u1:phone"]
+
+
+async def test_a_bucket_is_forgotten_only_when_all_that_it_owes_is_paid_off(world: World, redis: RedisServer) -> None:
+    """One that is not there counts as full."""
+    await world.type(rate_limit=RateLimit(rate=0.01, burst=1), start_limit=RateLimit(rate=0.1, burst=1))
+    await world.schedule("k")
+    await world.series("s")
+    for name, rate, key in (("api", 0.01, "{api}"), ("type:work", 0.01, "{work}:own")):
+        await world.store.take(name, 10_000, rate=rate, burst=1, owe=True, now=world.now)
+        assert cast("int", redis.ask("PTTL", f"scheduler:bucket:{key}")) > 1_000_000 * SECOND
+    world.clock.advance("2h")
+    assert await world.claim(5) == [], "by a unit of work, for one of them recurs"
+    assert cast("int", redis.ask("PTTL", "scheduler:bucket:{work}:own")) > 1_000_000 * SECOND
+    await world.apply(Transition.CANCEL, "s")
+    assert await world.claim(5) == [], "by a script"
+    assert cast("int", redis.ask("PTTL", "scheduler:bucket:{work}:own")) > 1_000_000 * SECOND
+    assert 0 < cast("int", redis.ask("PTTL", "scheduler:bucket:{work}:starts")) <= DAY
+
+
+async def test_the_buckets_of_a_type_lie_beside_its_tasks() -> None:
+    keys = Keys()
+    assert keys.bucket("api") == "scheduler:bucket:{api}"
+    assert keys.bucket("api:starts") == "scheduler:bucket:{api:starts}"
+    assert keys.bucket(rate_bucket("work")) == "scheduler:bucket:{work}:own"
+    assert keys.bucket(start_bucket("work")) == "scheduler:bucket:{work}:starts"

@@ -27,7 +27,8 @@ async def _declare(world: World) -> None:
     for name in TYPES:
         await world.type(name, max_retries=1)
     await world.type("follower", trigger_mode=TriggerMode.AFTER, after=TYPES[:2])
-    await world.type("limited", rate_limit=RateLimit(rate=1.0, burst=2))
+    limit = RateLimit(rate=1.0, burst=2)
+    await world.type("limited", rate_limit=limit, start_limit=limit)
     await world.store.override_type("delta", {"enabled": False})
     await world.store.override_type("delta", {"enabled": None})
     assert [record.task_type.name for record in await world.store.list_types()] == sorted(

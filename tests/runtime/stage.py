@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -42,10 +43,16 @@ class Stage:
         timeout_ms: Millis = 60_000,
         max_retries: int = 0,
         concurrency: int | None = None,
+        slots: Literal["shared", "own"] = "shared",
         after: tuple[str, ...] = (),
     ) -> None:
         task_type = TaskType(
-            name=name, timeout_ms=timeout_ms, max_retries=max_retries, retry=AT_ONCE, concurrency=concurrency
+            name=name,
+            timeout_ms=timeout_ms,
+            max_retries=max_retries,
+            retry=AT_ONCE,
+            concurrency=concurrency,
+            slots=slots,
         )
         if after:
             task_type = replace(task_type, trigger_mode=TriggerMode.AFTER, after=after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from stage import Stage
 
 from rota.core.task import NewTask, Task
@@ -225,4 +226,125 @@ async def test_an_overridden_concurrency_counts_within_a_check_interval(
     still_clock.advance("10s")
     assert (await duty.run_once()).claimed == 1
     assert faulty.calls["list_types"] == 3
+    await end(executor)
+
+
+async def test_shared_slots_that_are_full_do_not_hold_a_type_with_slots_of_its_own(still_stage: Stage) -> None:
+    await still_stage.add(waiting, "shared")
+    await still_stage.add(waiting, "own", slots="own", concurrency=3)
+    await still_stage.schedule(*"abcdefg", name="shared")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    report = await duty.run_once()
+    assert (report.claimed, report.is_full) == (5, False), "the other one has room"
+    await still_stage.schedule(*"abcd", name="own")
+    duty.poke()
+    report = await duty.run_once()
+    assert (report.claimed, report.is_full) == (3, True)
+    assert running(executor) == ["own"] * 3 + ["shared"] * 5
+    await end(executor)
+
+
+async def test_waiting_runs_in_slots_of_their_own_do_not_hold_a_shared_type(still_stage: Stage) -> None:
+    await still_stage.add(waiting, "own", slots="own", concurrency=64)
+    await still_stage.add(waiting, "shared")
+    await still_stage.schedule(*(f"k{number}" for number in range(80)), name="own")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    assert (await duty.run_once()).claimed == 64
+    await still_stage.schedule(*"abcdefg", name="shared")
+    duty.poke()
+    assert (await duty.run_once()).claimed == 5
+    assert running(executor) == ["own"] * 64 + ["shared"] * 5
+    await end(executor)
+
+
+async def test_without_a_limit_a_pool_of_its_own_has_as_many_slots_as_the_others_share(still_stage: Stage) -> None:
+    await still_stage.add(waiting, "own", slots="own")
+    await still_stage.schedule(*"abcdefg", name="own")
+    executor = still_stage.executor()
+    assert (await dispatcher(still_stage, executor, total=3).run_once()).claimed == 3
+    await end(executor)
+
+
+async def test_a_type_with_slots_of_its_own_keeps_none_of_the_shared_ones(still_stage: Stage) -> None:
+    await still_stage.add(waiting, "own", slots="own", concurrency=1)
+    await still_stage.add(waiting, "shared")
+    await still_stage.schedule(*"abcdefg", name="shared")
+    executor = still_stage.executor()
+    assert (await dispatcher(still_stage, executor).run_once()).claimed == 5
+    await end(executor)
+
+
+async def test_several_types_with_slots_of_their_own(still_stage: Stage) -> None:
+    """Whatever ranks first: nobody competes with anybody."""
+    for name, priority in (("one", 0), ("two", 9), ("shared", 5)):
+        slots = "shared" if name == "shared" else "own"
+        await still_stage.add(waiting, name, slots=slots, concurrency=2)
+        new = [NewTask(task_type=name, key=key, priority=priority) for key in "abcd"]
+        await still_stage.store.schedule(new)
+    executor = still_stage.executor()
+    faulty = FaultyStore(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=faulty)
+    assert (await duty.run_once()).claimed == 6
+    assert running(executor) == ["one", "one", "shared", "shared", "two", "two"]
+    assert faulty.calls["claim"] == 3
+    assert (await duty.run_once()).claimed == 0
+    assert faulty.calls["claim"] == 3, "who has no room is not asked"
+    await end(executor)
+
+
+async def test_the_due_time_of_a_type_with_room_counts_while_the_shared_slots_are_full(
+    still_stage: Stage, still_clock: FakeClock
+) -> None:
+    await still_stage.add(waiting, "shared")
+    await still_stage.add(nothing, "own", slots="own")
+    await still_stage.schedule(*"abcdefg", name="shared")
+    await still_stage.store.schedule([NewTask(task_type="own", key="u1", scheduled_at=still_clock.now() + 2_500)])
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    report = await duty.run_once()
+    assert (report.is_full, duty.pause_after(report)) == (False, 2.5)
+    still_clock.advance(2.5)
+    assert (await duty.run_once()).claimed == 1
+    await end(executor)
+
+
+async def test_who_was_quiet_is_asked_again_soon_while_others_are_busy(
+    still_stage: Stage, still_clock: FakeClock
+) -> None:
+    """Else every claim of a busy type would be one more for each pool; a poke asks at once."""
+    await still_stage.add(nothing, "shared")
+    await still_stage.add(waiting, "own", slots="own")
+    executor = still_stage.executor()
+    faulty = FaultyStore(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=faulty)
+    await still_stage.schedule("a", name="shared")
+    await duty.run_once()
+    assert faulty.calls["claim"] == 2
+    await executor.drain()
+    await still_stage.schedule("b", name="shared")
+    report = await duty.run_once()
+    assert (report.claimed, report.passes_over, faulty.calls["claim"]) == (1, True, 3)
+    assert duty.pause_after(report) == 0.1
+    await still_stage.schedule("c", name="own")
+    still_clock.advance(0.1)
+    assert (await duty.run_once()).claimed == 1
+    await end(executor)
+
+
+async def test_whether_a_type_has_slots_of_its_own_is_looked_up_like_its_concurrency(
+    still_stage: Stage, still_clock: FakeClock
+) -> None:
+    await still_stage.add(waiting, "work")
+    await still_stage.add(waiting, "other")
+    await still_stage.schedule(*"abc", name="work")
+    await still_stage.schedule(*"abc", name="other")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor, total=2)
+    assert (await duty.run_once()).claimed == 2
+    await still_stage.store.put_types([replace(still_stage.types["work"], slots="own", concurrency=3, version=1)])
+    still_clock.advance("10s")
+    assert (await duty.run_once()).claimed == 3
+    assert running(executor) == ["other"] * 2 + ["work"] * 3
     await end(executor)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.rank import DueLine, Head, shares
-from rota.runtime.fair_share import Lane, fair_share
+from rota.runtime.fair_share import Lane, fair_share, own_share
 
 
 def granted(slots: int, lanes: list[Lane], priorities: dict[str, int] | None = None) -> dict[str, int]:
@@ -66,6 +66,13 @@ def test_a_quiet_type_is_asked_where_there_is_room_to_spare_or_nobody_else() -> 
     assert fair_share(9, 2, [quiet, Lane("b", 7, 9)]).wants == [("b", 1)]
     assert fair_share(9, 2, [quiet, Lane("b", 7, 9, was_asked=True)]).wants == [("a", 2)]
     assert fair_share(1, 1, [quiet, Lane("b", 0, 9)]).wants == [("b", 1)]
+
+
+def test_slots_of_its_own_are_asked_for_whoever_else_is_there() -> None:
+    assert own_share(Lane("a", 3, 61)) == ([("a", 61)], 61, frozenset())
+    assert own_share(Lane("a", 0, 4, is_quiet=True, is_held=True)).wants == [("a", 4)]
+    assert own_share(Lane("a", 0, 4, was_asked=True)).wants == []
+    assert own_share(Lane("a", 5, -1)) == ([], 0, frozenset())
 
 
 lanes = st.lists(

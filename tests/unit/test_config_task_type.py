@@ -30,6 +30,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert (t.interval_ms, t.timeout_ms, t.task_ttl_ms, t.dead_ttl_ms) == (30 * MINUTE, 5 * MINUTE, 2 * HOUR, 30 * DAY)
     assert (t.max_retries, t.mode, t.max_wait, t.cooldown, t.on_busy) == (3, "delay", 2 * HOUR, "skip", "rerun")
     assert (t.priority, t.aging_ms, t.max_pending, t.concurrency) == (5, 30 * SECOND, 1_000_000, None)
+    assert (t.slots, t.start_limit) == ("shared", None)
     assert (t.rate_limit, t.misfire, t.overlap, t.jitter_ms, t.grace_ms) == (None, "latest", "skip", 0, None)
     assert (t.run_on_start, t.retry) == (True, RetryPolicy(base_ms=10 * SECOND, factor=2.0, max_ms=HOUR))
     t.validate()
@@ -44,7 +45,9 @@ def test_json_has_every_field_and_comes_back_equal() -> None:
         name="x",
         trigger_mode=TriggerMode.AFTER,
         after=("a", "b"),
+        slots="own",
         rate_limit=RateLimit(rate=0.5, burst=2),
+        start_limit=RateLimit(rate=3.0, burst=4),
         options={"retention_days": 30},
     )
     text = encode_task_type(t)
@@ -109,6 +112,9 @@ def test_a_broken_record_is_refused_in_words(text: str) -> None:
         (TaskType(name="x", rate_limit=RateLimit(rate=0)), "tasks.x.rate_limit.rate is 0"),
         (TaskType(name="x", rate_limit=RateLimit(rate=float("inf"))), "tasks.x.rate_limit.rate is inf"),
         (TaskType(name="x", rate_limit=RateLimit(rate=1, burst=0)), "tasks.x.rate_limit.burst is 0"),
+        (TaskType(name="x", start_limit=RateLimit(rate=-1)), "tasks.x.start_limit.rate is -1"),
+        (TaskType(name="x", start_limit=RateLimit(rate=1, burst=1_000_001)), "tasks.x.start_limit.burst is 1000001"),
+        (TaskType(name="x", slots="mine"), "tasks.x.slots is 'mine'"),  # pyright: ignore[reportArgumentType]  # the mistake
         (TaskType(name="x", options={"batchsize": 1}), "tasks.x.batchsize is 1.*Did you mean 'batch_size'"),
         (TaskType(name="x", options={"batch_size": 0}), "tasks.x.batch_size is 0. Use a whole number from 1"),
         (TaskType(name="x", options={"batch_size": 1.5}), "tasks.x.batch_size is 1.5. Use a whole number"),

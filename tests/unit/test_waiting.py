@@ -99,6 +99,15 @@ def test_a_rate_limit() -> None:
     assert codes(explained(replace(TASK, cost=9), task_type=limited, tokens=3.0)) == ["next_in_line"]
 
 
+def test_a_start_limit_beside_it() -> None:
+    limited = replace(WORK, rate_limit=RateLimit(rate=0.5, burst=3), start_limit=RateLimit(rate=2, burst=1))
+    found = explained(replace(TASK, cost=2), task_type=limited, tokens=2.0, start_tokens=-9.0)
+    assert codes(found) == ["start_limited"]
+    assert "may start 2 a second (at most 1 at once); the next one can start in 5s" in found.summary
+    found = explained(TASK, task_type=limited, tokens=-1.0, start_tokens=0.0)
+    assert codes(found) == ["rate_limited", "start_limited"]
+
+
 def test_concurrency_is_per_instance() -> None:
     two = replace(WORK, concurrency=2)
     assert codes(explained(task_type=two, running=4, instances=2)) == ["concurrency"]

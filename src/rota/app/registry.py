@@ -183,7 +183,7 @@ class Registry:
         return merged
 
     def _given_fields(self, configured: TaskType, declared: TaskType, name: str) -> dict[str, object]:
-        """What file, environment or flags say about the type; `retry` and `rate_limit` piece by piece."""
+        """What file, environment or flags say about the type; `retry` and the limits of its rate piece by piece."""
         given: dict[str, object] = {}
         for field in TaskType.__struct_fields__:
             value: object = getattr(configured, field)

@@ -176,6 +176,7 @@ async def _facts(store: Store, identity: Identity, position: QueuePosition) -> W
         running=position.running,
         serial_running=position.serial_running,
         tokens=position.tokens,
+        start_tokens=position.start_tokens,
         arrived=position.arrived,
         before={name: None if task is None else task.status for name, task in zip(followed, before, strict=True)},
         instances=len(serving),

@@ -49,7 +49,10 @@ async def _list(cli: Cli, store: Store) -> None:
                 "max_pending": settings.max_pending,
                 "rate": None if settings.rate_limit is None else settings.rate_limit.rate,
                 "burst": None if settings.rate_limit is None else settings.rate_limit.burst,
+                "start_rate": None if settings.start_limit is None else settings.start_limit.rate,
+                "start_burst": None if settings.start_limit is None else settings.start_limit.burst,
                 "concurrency": settings.concurrency,
+                "slots": settings.slots,
             }
         )
     cli.output.page(

@@ -14,7 +14,7 @@ from rota.cli.output import Column
 from rota.cli.pages import WatchOption, show_from_store
 from rota.cli.target import known_type
 from rota.errors import IllegalTransition, InvalidInput
-from rota.stores.base import Counts, Store, TypeRecord
+from rota.stores.base import LIMITS, Counts, Store, TypeRecord
 
 __all__ = ["disable", "drain", "enable", "freeze", "limit", "ls", "show", "thaw"]
 
@@ -104,31 +104,44 @@ async def limit(
         int | None, typer.Option("--concurrency", metavar="N", help="So many at once in each instance.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", metavar="R", help="So many starts a second, over all.")
+        float | None, typer.Option("--rate", metavar="R", help="So many starts a second, over all; by their cost.")
     ] = None,
     burst: Annotated[int | None, typer.Option("--burst", metavar="N", help="With --rate: so many at once.")] = None,
+    start_rate: Annotated[
+        float | None, typer.Option("--start-rate", metavar="R", help="So many starts a second, whatever they cost.")
+    ] = None,
+    start_burst: Annotated[
+        int | None, typer.Option("--start-burst", metavar="N", help="With --start-rate: so many at once.")
+    ] = None,
     max_pending: Annotated[int | None, typer.Option("--max-pending", metavar="N", help="So many may wait.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Take all limits set here back.")] = False,
 ) -> None:
     """Set limits of a type over its configuration, on every instance and over restarts, or take them back."""
-    changes = _limits(concurrency, rate, burst, max_pending)
+    changes: dict[str, object] = {
+        "concurrency": concurrency,
+        "max_pending": max_pending,
+        "rate_limit": _rate_limit("--rate", rate, "--burst", burst),
+        "start_limit": _rate_limit("--start-rate", start_rate, "--start-burst", start_burst),
+    }
+    changes = {setting: value for setting, value in changes.items() if value is not None}
     if clear == bool(changes):
         given = "both limits and --clear were given" if clear else "none was given"
-        raise InvalidInput(f"Which limits? {given.capitalize()}. Use --concurrency, --rate, --max-pending, or --clear.")
+        raise InvalidInput(
+            f"Which limits? {given.capitalize()}. Use --concurrency, --rate, --start-rate, --max-pending, or --clear."
+        )
     if clear:
-        changes = {"concurrency": None, "max_pending": None, "rate_limit": None}
+        changes = {str(setting): None for setting in LIMITS}
     await _override(cli, name, changes, "{} has the limits of its configuration." if clear else "{} has new limits.")
 
 
-def _limits(
-    concurrency: int | None, rate: float | None, burst: int | None, max_pending: int | None
-) -> dict[str, object]:
-    if burst is not None and rate is None:
-        raise InvalidInput(f"--burst {burst} needs --rate: how many starts a second? Add --rate R.")
-    given: dict[str, object] = {"concurrency": concurrency, "max_pending": max_pending}
+def _rate_limit(rate_option: str, rate: float | None, burst_option: str, burst: int | None) -> dict[str, float] | None:
     if rate is not None:
-        given["rate_limit"] = {"rate": rate, "burst": burst if burst is not None else 1}
-    return {setting: value for setting, value in given.items() if value is not None}
+        return {"rate": rate, "burst": burst if burst is not None else 1}
+    if burst is not None:
+        raise InvalidInput(
+            f"{burst_option} {burst} needs {rate_option}: how many starts a second? Add {rate_option} R."
+        )
+    return None
 
 
 async def _override(cli: Cli, name: str, changes: Mapping[str, object], words: str) -> None:

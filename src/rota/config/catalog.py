@@ -25,7 +25,11 @@ from rota.keys import UserKeyConfig
 
 __all__ = ["NESTED", "Catalog", "Tree", "catalog_of"]
 
-NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {"rate_limit": RateLimit, "retry": RetryPolicy}
+NESTED: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "rate_limit": RateLimit,
+    "start_limit": RateLimit,
+    "retry": RetryPolicy,
+}
 """The settings of a struct that are a section of their own."""
 
 _SECRET = re.compile(r"passw|secret|token|credential|(?:api|llm)_?key", re.IGNORECASE)

@@ -301,7 +301,8 @@ def _tasks(reader: _Reader, timezone: str) -> dict[str, TaskType]:
 def _task(reader: _Reader, name: str, timezone: str) -> TaskType:
     base = (*_TASKS, name)
     given = {"name": name, "timezone": timezone, **reader.struct(base, TaskType)}
-    _complete_rate_limit(reader, base, given)
+    for limit in ("rate_limit", "start_limit"):
+        _complete_limit(reader, base, given, limit)
     given["options"] = _options(reader, base)
     task_type = msgspec.convert(given, TaskType)
     where = dotted(base)
@@ -314,12 +315,12 @@ def _task(reader: _Reader, name: str, timezone: str) -> TaskType:
     return task_type
 
 
-def _complete_rate_limit(reader: _Reader, base: KeyPath, given: dict[str, object]) -> None:
-    limit = given.get("rate_limit")
+def _complete_limit(reader: _Reader, base: KeyPath, given: dict[str, object], name: str) -> None:
+    limit = given.get(name)
     if not isinstance(limit, dict) or "rate" in limit:
         return
-    del given["rate_limit"]
-    path = dotted((*base, "rate_limit"))
+    del given[name]
+    path = dotted((*base, name))
     if f"{path}.rate" not in reader.failed:
         reader.findings.problems.append(f"{path} has no rate. Add one, in starts per second, like 'rate: 10'.")
 

@@ -60,7 +60,10 @@ class TriggerMode(StrEnum):
 
 
 class RateLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """A token bucket over all instances: `rate` starts a second, at most `burst` at once."""
+    """A token bucket over all instances: `rate` a second, at most `burst` at once.
+
+    As `rate_limit` it counts what tasks cost (one each, unless told), as `start_limit` how many start.
+    """
 
     rate: float
     burst: int = 1
@@ -97,7 +100,9 @@ class TaskType(msgspec.Struct, frozen=True, kw_only=True):
     aging_ms: Millis = 30 * SECOND
     max_pending: int = 1_000_000
     concurrency: int | None = None
+    slots: Literal["shared", "own"] = "shared"
     rate_limit: RateLimit | None = None
+    start_limit: RateLimit | None = None
     misfire: Literal["latest", "all", "skip"] = "latest"
     overlap: Literal["skip", "queue"] = "skip"
     jitter_ms: Millis = 0
@@ -164,7 +169,7 @@ def encode_task_type(task_type: TaskType) -> str:
 
 _decode = warmed(
     msgspec.json.Decoder(TaskType),
-    '{"name":"t","rate_limit":{"rate":1.0,"burst":1},"retry":{"base_ms":1,"factor":2.0,"max_ms":1}}',
+    '{"name":"t","rate_limit":{"rate":1.0,"burst":1},"retry":{"base_ms":1,"factor":2.0,"max_ms":1},"slots":"own"}',
 ).decode
 
 
@@ -282,15 +287,16 @@ def _wrong_durations(task_type: TaskType) -> Iterator[_Wrong]:
 
 
 def _wrong_limits(task_type: TaskType) -> Iterator[_Wrong]:
-    retry, limit = task_type.retry, task_type.rate_limit
+    retry = task_type.retry
     if not 1 <= retry.factor <= 100:
         yield "retry.factor", retry.factor, "Use 1 (always the same wait) to 100."
     if retry.max_ms < retry.base_ms:
         yield "retry.max_ms", retry.max_ms, "It must not be shorter than retry.base."
-    if limit and not (math.isfinite(limit.rate) and limit.rate > 0):
-        yield "rate_limit.rate", limit.rate, "Use starts per second, above 0, like 0.5 or 10."
-    if limit and not 1 <= limit.burst <= 1_000_000:
-        yield "rate_limit.burst", limit.burst, "Use 1 to 1000000."
+    for setting, limit in (("rate_limit", task_type.rate_limit), ("start_limit", task_type.start_limit)):
+        if limit and not (math.isfinite(limit.rate) and limit.rate > 0):
+            yield f"{setting}.rate", limit.rate, "Use starts per second, above 0, like 0.5 or 10."
+        if limit and not 1 <= limit.burst <= 1_000_000:
+            yield f"{setting}.burst", limit.burst, "Use 1 to 1000000."
 
 
 def _wrong_options(task_type: TaskType, known: Mapping[str, OptionCheck] | None) -> Iterator[_Wrong]:

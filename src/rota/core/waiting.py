@@ -16,7 +16,7 @@ from rota.clock import MINUTE, SECOND, Instant, Millis, format_duration
 from rota.core import bucket as buckets
 from rota.core import lifecycle
 from rota.core.task import Past, Task, TaskStatus, Want
-from rota.core.task_type import TaskType
+from rota.core.task_type import RateLimit, TaskType
 
 __all__ = ["ABSENT", "Reason", "WaitExplanation", "WaitFacts", "explain"]
 
@@ -48,6 +48,8 @@ class WaitFacts(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     serial_running: int
     tokens: float | None
+    """What the bucket of its `rate_limit` holds, and of its `start_limit`; None without one."""
+    start_tokens: float | None = None
     arrived: tuple[str, ...]
     before: Mapping[str, TaskStatus | None] = {}
     """The types that it comes after, and the state of their tasks with the same key."""
@@ -160,20 +162,26 @@ def _crowded(facts: WaitFacts, task: Task) -> Iterator[Reason]:
             f"{_count(facts.serial_running, 'task runs', 'tasks run')} under its serial {task.serial!r}, which has"
             f" {_count(task.permits, 'place', 'places')}.",
         )
-    limit = facts.task_type.rate_limit
-    if limit is not None and facts.tokens is not None and facts.tokens + 1e-9 < min(task.cost, limit.burst):
-        wait_ms = buckets.wait_for(buckets.Bucket(facts.tokens, facts.now), min(task.cost, limit.burst), limit.rate)
-        yield Reason(
-            "rate_limited",
-            f"The type may start {limit.rate:g} a second (at most {limit.burst} at once); the next one can start in"
-            f" {_span(wait_ms)}.",
-        )
+    yield from _limited("rate_limited", facts.task_type.rate_limit, facts.tokens, task.cost)
+    yield from _limited("start_limited", facts.task_type.start_limit, facts.start_tokens, 1)
     concurrency = facts.task_type.concurrency
     if concurrency is not None and facts.instances and facts.running >= concurrency * facts.instances:
         yield Reason(
             "concurrency",
             f"{_count(facts.running, 'task', 'tasks')} of the type run, as many as"
             f" {_count(facts.instances, 'instance', 'instances')} may run at once ({concurrency} each).",
+        )
+
+
+def _limited(code: str, limit: RateLimit | None, tokens: float | None, amount: int) -> Iterator[Reason]:
+    if limit is None or tokens is None:
+        return
+    wait_ms = buckets.wait_for(buckets.Bucket(tokens, 0), min(amount, limit.burst), limit.rate)
+    if wait_ms:
+        yield Reason(
+            code,
+            f"The type may start {limit.rate:g} a second (at most {limit.burst} at once); the next one can start in"
+            f" {_span(wait_ms)}.",
         )
 
 

@@ -155,6 +155,11 @@ class Database:
         (answer,) = await self._grouped.submit([partial(copy_context().run, function)])
         return answer
 
+    async def shared(self, function: Callable[[Connection], T]) -> T:
+        """The same where there is one writer, for whom each commit is time that everybody waits; where there are
+        several, in a transaction of its own: what it holds is nobody else's burden."""
+        return await (self.grouped(function) if self.backend.writers == 1 else self.write(function))
+
     def _make_group(self) -> GroupCommit[Callable[[Connection], Any], Any]:
         return GroupCommit(
             partial(write_together, self._write_group),

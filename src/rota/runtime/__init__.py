@@ -4,11 +4,12 @@ from rota.runtime.declare import declare
 from rota.runtime.handler import Handler, HandlerFunction, make_handler
 from rota.runtime.health import Health
 from rota.runtime.run import Run
-from rota.runtime.signals import Discard, Retry, Signal, Snooze
+from rota.runtime.signals import Discard, Fail, Retry, Signal, Snooze
 from rota.runtime.worker import Worker, WorkerSettings
 
 __all__ = [
     "Discard",
+    "Fail",
     "Handler",
     "HandlerFunction",
     "Health",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.clock import SECOND, Instant, Millis
 from rota.core.lifecycle import SUSPECT_CRASHES
@@ -18,7 +18,7 @@ from rota.logs import get_logger
 from rota.runtime.declare import declare, tell_of_another
 from rota.runtime.duty import Duty, DutyContext, with_timeout
 from rota.runtime.executor import Executor
-from rota.runtime.fair_share import Lane, Offer, fair_share
+from rota.runtime.fair_share import Lane, Offer, fair_share, own_share
 from rota.runtime.handler import Handler
 from rota.runtime.suspects import Suspects
 from rota.stores.base import Claimed, ClaimRequest, Store
@@ -39,8 +39,8 @@ log = get_logger("rota.dispatcher")
 
 @dataclass(frozen=True, slots=True)
 class DispatchReport:
-    """What one round of claims brought. `next_due_at` lies ahead of `now`, the store's; `is_full`: no slot is left;
-    `passes_over`: a type that was quiet has a slot and was not asked."""
+    """What one round of claims brought. `next_due_at` lies ahead of `now`, the store's; `is_full`: no slot is left, not
+    even one that a type has of its own; `passes_over`: a type that was quiet has a slot and was not asked."""
 
     claimed: int = 0
     is_full: bool = False
@@ -49,9 +49,28 @@ class DispatchReport:
     passes_over: bool = False
 
 
+@dataclass(slots=True)
+class _Round:
+    """What a round of claims has brought so far."""
+
+    claimed: int = 0
+    next_due_at: Instant | None = None
+    now: Instant = 0
+    passes_over: bool = False
+    satisfied: set[str] = field(default_factory=set[str])
+
+    def add(self, claimed: Claimed) -> None:
+        self.claimed += len(claimed.tasks)
+        self.now = claimed.now
+        # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
+        ahead = [at for at in (self.next_due_at, claimed.next_due_at) if at is not None and at > self.now]
+        self.next_due_at = min(ahead, default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The limits of one instance. Handlers that cannot be ended may leave at most `abandoned` behind."""
+    """The limits of one instance. Types share `total` slots, except those that have slots of their own. Handlers that
+    cannot be ended may leave at most `abandoned` behind."""
 
     total: int
     abandoned: int
@@ -88,6 +107,8 @@ class Dispatcher(Duty[DispatchReport]):
         self._names: list[str] = []
         """The one that was served last comes last: so equals take turns."""
         self._limits: dict[str, int] = {}
+        self._own_slots: set[str] = set()
+        """The types whose limit is a pool of their own: their runs take no slot of the others, and the reverse."""
         self._held: set[str] = set()
         self._ask_blocked_types = blocked_types
         self._blocked_types: frozenset[str] = frozenset()
@@ -122,42 +143,44 @@ class Dispatcher(Duty[DispatchReport]):
         self._names = [name for name in self._names if name in served]
         self._names += [name for name in served if name not in self._names]
         for name in served:
-            self._limits.setdefault(name, self._types[name].concurrency or self._slots.total)
+            if name not in self._limits:
+                self._set_slots(self._types[name])
         self._look_again_at = self._clock.monotonic()
         self.poke()
 
     # --- one round ---
 
     async def run_once(self, now: Instant | None = None) -> DispatchReport:
-        """Claim until nothing is due or no slot is free."""
+        """Claim until nothing is due or no slot is free, in the slots that types share and in those of their own."""
         if self._unanswered:
             await self.give_back(now)
         if self._names and self._clock.monotonic() >= self._look_again_at:
             await self._look_at_types()
-        total, slots, running = 0, self._slots.total, self._executor.running
-        next_due_at, told_at, passes_over = None, 0, False
-        satisfied: set[str] = set()
+        so_far = _Round()
+        for pool in self._pools():
+            await self._fill(pool, so_far, now)
+        self._due_at = so_far.next_due_at
+        return DispatchReport(
+            so_far.claimed, self._is_full(), so_far.next_due_at, so_far.now, passes_over=so_far.passes_over
+        )
+
+    async def _fill(self, pool: str | None, so_far: _Round, now: Instant | None) -> None:
+        """Claim for the slots of one type, or for those that are shared, until nothing is due or none is free."""
         while not self.is_stopping:
-            lanes = self._lanes(satisfied)
-            offer = fair_share(slots, slots - len(running), lanes)
+            lanes = self._lanes(pool, so_far.satisfied)
+            offer = self._offer(pool, lanes)
             if not offer.wants:
-                break
+                return
             busy = {lane.name for lane in lanes if not lane.is_quiet}
-            passes_over = total > 0 and busy.isdisjoint(name for name, _ in offer.wants)
-            if passes_over:
-                break
+            if so_far.claimed and busy.isdisjoint(name for name, _ in offer.wants):
+                so_far.passes_over = True
+                return
             claimed = await self._claim(offer, now)
-            satisfied |= self._note(offer, claimed)
+            so_far.satisfied |= self._note(offer, claimed)
             if self._suspects.waiting and not self._suspects.one_runs():
                 # The one that was let come was not to be had: it is the next one's turn, whatever its type.
-                satisfied.clear()
-            total += len(claimed.tasks)
-            told_at = claimed.now
-            # What is due already and was not to be had needs a slot or a permit: whoever gives one back wakes us.
-            ahead = [at for at in (next_due_at, claimed.next_due_at) if at is not None and at > told_at]
-            next_due_at = min(ahead, default=None)
-        self._due_at = next_due_at
-        return DispatchReport(total, len(running) >= slots, next_due_at, told_at, passes_over)
+                so_far.satisfied.clear()
+            so_far.add(claimed)
 
     async def _look_at_types(self) -> None:
         """An operator may have set another concurrency, or emptied the store, or said where the data is: it looks once
@@ -168,7 +191,7 @@ class Dispatcher(Duty[DispatchReport]):
             known.add(name)
             self._compare(record.task_type)
             if name in self._limits:
-                self._limits[name] = record.effective.concurrency or self._slots.total
+                self._set_slots(record.effective)
                 (self._held.discard if record.runs else self._held.add)(name)
         if self._ask_blocked_types is not None:
             self._blocked_types = await self._ask_blocked_types(self._store)
@@ -263,11 +286,36 @@ class Dispatcher(Duty[DispatchReport]):
 
     # --- who may claim ---
 
-    def _lanes(self, satisfied: set[str]) -> list[Lane]:
+    def _set_slots(self, task_type: TaskType) -> None:
+        self._limits[task_type.name] = task_type.concurrency or self._slots.total
+        (self._own_slots.add if task_type.slots == "own" else self._own_slots.discard)(task_type.name)
+
+    def _pools(self) -> list[str | None]:
+        """None for the slots that are shared, and the types that have their own; those where all are quiet come last:
+        they are not asked while others have work."""
+        pools = [None, *(name for name in self._names if name in self._own_slots)]
+        return sorted(pools, key=lambda pool: all(lane.is_quiet for lane in self._lanes(pool, set())))
+
+    def _offer(self, pool: str | None, lanes: list[Lane]) -> Offer:
+        if pool is None:
+            return fair_share(self._slots.total, self._shared_left(), lanes)
+        return own_share(lanes[0]) if lanes else Offer([], 0, frozenset())
+
+    def _shared_left(self) -> int:
+        in_own = sum(self._executor.per_type[name] for name in self._own_slots)
+        return self._slots.total - (len(self._executor.running) - in_own)
+
+    def _is_full(self) -> bool:
+        has_room = any(self._executor.per_type[name] < self._limits[name] for name in self._own_slots)
+        return self._shared_left() <= 0 and not has_room
+
+    def _lanes(self, pool: str | None, satisfied: set[str]) -> list[Lane]:
         at = self._clock.monotonic()
         too_many = len(self._executor.abandoned) >= self._slots.abandoned
         lanes: list[Lane] = []
         for name in self._names:
+            if pool != (name if name in self._own_slots else None):
+                continue
             # Past the limit of handlers left behind, those that cannot be ended are not started any more.
             if name in self._blocked_types or (too_many and self._handlers[name].kind == "thread"):
                 continue

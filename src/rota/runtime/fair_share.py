@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Lane", "Offer", "fair_share"]
+__all__ = ["Lane", "Offer", "fair_share", "own_share"]
 
 
 class Lane(NamedTuple):
@@ -33,8 +33,14 @@ class Offer(NamedTuple):
     own: frozenset[str]
 
 
+def own_share(lane: Lane) -> Offer:
+    """What a type is asked for that has slots of its own: all that it has room for, and nobody competes with it."""
+    wants = [] if lane.was_asked or lane.room <= 0 else [(lane.name, lane.room)]
+    return Offer(wants, max(0, lane.room), frozenset())
+
+
 def fair_share(slots: int, free: int, lanes: Sequence[Lane]) -> Offer:
-    """What to ask for with so many of the slots free.
+    """What to ask the types for that share the slots, with so many of these free.
 
     Where there are as many slots as types, each type keeps one: those that run nothing have theirs free at any time,
     and the types share the others. Where there are fewer, they share all. The order of the lanes is that of the wants.

@@ -1,6 +1,6 @@
 """What a handler may return or raise to say more than done or failed.
 
-True or None is success; False or any other exception is a failure, retried with back-off. The three signals say the
+True or None is success; False or any other exception is a failure, retried with back-off. The four signals say the
 rest, and read the same either way: `return Retry(after="5m")` and `raise Retry(after="5m")`.
 """
 
@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from rota.clock import Millis, parse_duration
 
-__all__ = ["Discard", "Duration", "Retry", "Signal", "Snooze"]
+__all__ = ["Discard", "Duration", "Fail", "Retry", "Signal", "Snooze"]
 
 Duration = str | int | float | timedelta
 """A duration as people write it: "5m", a timedelta, or seconds."""
@@ -29,6 +29,14 @@ class Retry(Signal):
     def __init__(self, after: Duration | None = None, reason: str = "") -> None:
         super().__init__(reason or "The handler asked for a retry.")
         self.after_ms: Millis | None = None if after is None else parse_duration(after, what="delay of Retry")
+        self.reason = reason
+
+
+class Fail(Signal):
+    """Failed for good: no retry will do better. A dead letter at once, with the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.reason = reason
 
 

@@ -11,7 +11,7 @@ import msgspec
 from rota.clock import Millis, format_duration
 from rota.codec import to_json
 from rota.core.task import Transition
-from rota.runtime.signals import Discard, Retry, Signal, Snooze
+from rota.runtime.signals import Discard, Fail, Retry, Signal, Snooze
 from rota.stores.base import MAX_TEXT
 
 __all__ = ["REASONS", "SUCCESS", "StopCause", "Verdict", "of_error", "of_stop", "of_value", "shortened"]
@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
 SUCCESS: Final = Verdict(Transition.COMPLETE)
 _BARE: Final = Verdict(Transition.COMPLETE, is_explicit=False)
 _FAILED: Final = Verdict(Transition.RETRY, "error", "The handler returned False.")
-_RETURNS = "Return True or None (done), False (failed), a text or dict (done, kept), or Retry, Snooze or Discard."
+_RETURNS = "Return True or None (done), False (failed), a text or dict (done, kept), or Retry, Snooze, Fail or Discard."
 
 
 def of_value(value: object) -> Verdict:
@@ -115,6 +115,8 @@ def _of_signal(signal: Signal) -> Verdict:
         case Retry():
             reason = signal.reason if signal.reason in REASONS else "error"
             return Verdict(Transition.RETRY, reason, shortened(_described(signal)), after_ms=signal.after_ms)
+        case Fail():
+            return Verdict(Transition.FAIL, "error", shortened(_described(signal)))
         case Snooze():
             return Verdict(Transition.SNOOZE, after_ms=signal.after_ms)
         case Discard():

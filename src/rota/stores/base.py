@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +48,7 @@ from rota.core.task_type import RateLimit, TaskType
 
 __all__ = [
     "DEFAULT_PAGE",
+    "LIMITS",
     "MAX_AHEAD",
     "MAX_PAGE",
     "MAX_PAYLOAD_BYTES",
@@ -101,11 +102,15 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrency: int | None = None
     max_pending: int | None = None
     rate_limit: RateLimit | None = None
+    start_limit: RateLimit | None = None
 
 
 _NOTHING_OVERRIDDEN = Overrides()
 
 decode_overrides = warmed(msgspec.json.Decoder(Overrides), '{"rate_limit":{"rate":1.0,"burst":1}}').decode
+
+LIMITS: Final = ("concurrency", "max_pending", "rate_limit", "start_limit")
+"""The settings of a type that can be overridden."""
 
 
 class TypeRecord(msgspec.Struct, frozen=True):
@@ -135,8 +140,7 @@ class TypeRecord(msgspec.Struct, frozen=True):
         over = self.overrides
         if over == _NOTHING_OVERRIDDEN:
             return self.task_type
-        limits = {"concurrency": over.concurrency, "max_pending": over.max_pending, "rate_limit": over.rate_limit}
-        given = {name: value for name, value in limits.items() if value is not None}
+        given = {name: value for name in LIMITS if (value := getattr(over, name)) is not None}
         return replace(self.task_type, **given) if given else self.task_type
 
 
@@ -220,7 +224,8 @@ class Purged(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The answer of a token bucket: how much was granted, and how long to wait for the rest."""
+    """The answer of a token bucket: how much was granted, and how long to wait for the rest, or until what is owed is
+    paid off."""
 
     granted: int
     retry_after_ms: Millis
@@ -317,7 +322,9 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     serial_running: int = 0
     """How many run under its serial."""
     tokens: float | None = None
-    """What its type's bucket holds now; None without a rate limit."""
+    """What its type's bucket holds now, below zero what it owes; None without a rate limit."""
+    start_tokens: float | None = None
+    """The same of the bucket of its starts; None without a start limit."""
     arrived: tuple[str, ...] = ()
     """Which of the types it comes after have completed since it was last claimed."""
 
@@ -520,8 +527,15 @@ class Store(ABC):
         """Until something may be due earlier than was known, at most `timeout_ms`. True if poked."""
 
     @abstractmethod
-    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
-        """Take from a token bucket, all or nothing; a negative amount gives back. More than `burst`: refused."""
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, owe: bool = False, now: Instant | None = None
+    ) -> Taken:
+        """Take from a token bucket, all or nothing; a negative amount gives back. More than `burst`: refused.
+
+        With `owe` all of it is granted, also more than `burst`: the bucket goes below zero, and nobody is granted
+        anything until time has paid that off. A type's own buckets are `type:<name>` (`rate_limit`) and
+        `type:<name>:starts` (`start_limit`); a claim takes from them.
+        """
 
     @abstractmethod
     async def leave(self, instance: str) -> None:

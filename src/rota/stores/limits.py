@@ -5,18 +5,29 @@ Everything is checked before the first write, so that one bad item fails alone a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
 from msgspec.structs import fields, replace
 
+from rota.clock import DAY, SECOND, Millis
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from rota.core.task import Activity, Change, Identified, Identity, NewTask, Renewal, Settlement, Transition, policy_of
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
-from rota.stores.base import MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_PROGRESS_BYTES, MAX_TEXT, Overrides, RunQuery, TaskQuery
+from rota.stores.base import (
+    LIMITS,
+    MAX_PAGE,
+    MAX_PAYLOAD_BYTES,
+    MAX_PROGRESS_BYTES,
+    MAX_TEXT,
+    Overrides,
+    RunQuery,
+    TaskQuery,
+)
 from rota.triggers import decode_trigger
 
 __all__ = [
@@ -39,6 +50,8 @@ __all__ = [
 
 MAX_SHORT = 255
 """Characters of an id, or of what is as short as one."""
+LONGEST_DEBT_MS: Millis = 10 * 366 * DAY
+"""How long it may take to pay off what is owed in one go: as long as the longest duration there is."""
 
 _SETTLING = frozenset(
     {Transition.COMPLETE, Transition.DISCARD, Transition.RETRY, Transition.FAIL, Transition.SNOOZE, Transition.RELEASE}
@@ -122,14 +135,11 @@ def check_overrides(changes: Mapping[str, object]) -> dict[str, object]:
             checked[name] = msgspec.convert(msgspec.to_builtins(value), known[name])
         except (msgspec.ValidationError, TypeError) as error:
             raise InvalidInput(f"The override {name} is {str(value)[:100]!r}: {error}.") from None
-    given = {name: checked[name] for name in _LIMITS if checked.get(name) is not None}
+    given = {name: checked[name] for name in LIMITS if checked.get(name) is not None}
     problems = replace(TaskType(name="any"), **given).problems(where="override")
     if problems:
         raise InvalidInput(" ".join(problems))
     return checked
-
-
-_LIMITS = ("concurrency", "max_pending", "rate_limit")
 
 
 def check_note(name: str, value: str) -> None:
@@ -145,14 +155,20 @@ def check_user(user_id: str) -> None:
     _check_text("user_id", user_id, MAX_SHORT)
 
 
-def check_take(bucket: str, amount: int, rate: float, burst: int) -> None:
+def check_take(bucket: str, amount: int, rate: float, burst: int, *, owe: bool) -> None:
     _check_text("bucket", bucket, MAX_SHORT)
-    if rate <= 0 or burst < 1:
+    if not (math.isfinite(rate) and rate > 0) or burst < 1:
         raise InvalidInput(
             f"The bucket {bucket!r} has rate {rate} and burst {burst}; rate must be over 0, burst at least 1."
         )
-    if amount > burst:
+    if amount > burst and not owe:
         raise LimitExceeded(f"{amount} can never be taken from the bucket {bucket!r}: it holds {burst} at most.")
+    # So written that what is no number is refused, too.
+    if not abs(amount) <= max(burst, rate * LONGEST_DEBT_MS / SECOND):
+        raise LimitExceeded(
+            f"{amount} is more than the bucket {bucket!r} gets in ten years, at {rate:g} a second. Nobody would wait so"
+            " long: look where the number comes from."
+        )
 
 
 def check_page(limit: int) -> None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis, SystemClock
+from rota.core import bucket as buckets
 from rota.core import token
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey
@@ -425,7 +426,12 @@ class MemoryTransaction:
             serial_running=0
             if task is None or task.serial is None
             else self.running_under(task.task_type, task.serial),
-            tokens=tokens_now(record, self._buckets.get(f"type:{identity.task_type}"), now),
+            tokens=tokens_now(
+                record.effective.rate_limit, self._buckets.get(buckets.rate_bucket(identity.task_type)), now
+            ),
+            start_tokens=tokens_now(
+                record.effective.start_limit, self._buckets.get(buckets.start_bucket(identity.task_type)), now
+            ),
             arrived=tuple(sorted(self._completed_for.get(identity, ()))),
         )
 

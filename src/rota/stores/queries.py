@@ -9,8 +9,8 @@ from rota.clock import Instant, Millis
 from rota.core import bucket as buckets
 from rota.core.bucket import Bucket
 from rota.core.task import Task
+from rota.core.task_type import RateLimit
 from rota.errors import UnknownTaskType
-from rota.stores.base import TypeRecord
 
 __all__ = ["LOOKED_AT", "Bound", "bounds", "tokens_now", "unknown_type"]
 
@@ -24,9 +24,8 @@ def unknown_type(name: str, known: Collection[str]) -> UnknownTaskType:
     return UnknownTaskType(f"The store knows no task type {name!r} (it knows: {names}). Register it first.")
 
 
-def tokens_now(record: TypeRecord, bucket: Bucket | None, now: Instant) -> float | None:
-    """What a type's own bucket holds now; None without a rate limit."""
-    limit = record.effective.rate_limit
+def tokens_now(limit: RateLimit | None, bucket: Bucket | None, now: Instant) -> float | None:
+    """What one of a type's own buckets holds now; None without a limit."""
     if limit is None:
         return None
     return buckets.refill(bucket, rate=limit.rate, burst=limit.burst, now=now).tokens

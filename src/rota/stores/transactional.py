@@ -167,9 +167,11 @@ class TransactionalStore(GroupedStore):
     async def pump(self, limit: int = 200, *, now: Instant | None = None) -> int:
         return await self._work_on_all(now, verbs.pump, limit)
 
-    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
-        limits.check_take(bucket, amount, rate, burst)
-        return await self._work(now, verbs.take, bucket, amount, rate, burst)
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, owe: bool = False, now: Instant | None = None
+    ) -> Taken:
+        limits.check_take(bucket, amount, rate, burst, owe=owe)
+        return await self._work(now, verbs.take, bucket, amount, rate, burst, owe)
 
     async def leave(self, instance: str) -> None:
         await self._transact(lambda transaction: transaction.leave(instance))

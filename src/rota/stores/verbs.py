@@ -310,7 +310,7 @@ def _take_some(
         if holders.is_busy(task):
             work.set_task(serials.park(task))
             continue
-        if not allowance.grant(task.cost):
+        if not allowance.grants(task.cost):
             break
         # Whatever the store's counter and its clock say: for one task the order never breaks.
         token = max(next(tokens), task.last_token + 1)
@@ -352,39 +352,70 @@ class _Holders:
 
 
 class _Allowance:
-    """What a type's own token bucket allows; a type without one is allowed everything."""
+    """What a type's own token buckets allow: what a task costs, and one start. A type without any is allowed all."""
 
     def __init__(self, work: Work, task_type: TaskType) -> None:
         self.is_spent = False
         self.wait_ms: Millis = 0
-        self._work = work
-        self._limit: RateLimit | None = task_type.rate_limit
-        self._name = f"type:{task_type.name}"
-        self._bucket: Bucket | None = None
-        if self._limit is not None:
-            known = work.transaction.bucket(self._name)
-            self._bucket = buckets.refill(known, rate=self._limit.rate, burst=self._limit.burst, now=work.now)
+        self._costs = _open_bucket(work, buckets.rate_bucket(task_type.name), task_type.rate_limit)
+        self._starts = _open_bucket(work, buckets.start_bucket(task_type.name), task_type.start_limit)
 
-    def grant(self, cost: int) -> bool:
-        if self._limit is None or self._bucket is None:
-            return True
-        # A cost above the capacity would never be met: it takes the whole bucket instead.
-        cost = min(cost, self._limit.burst)
-        left = buckets.take(self._bucket, cost, self._limit.burst)
-        if left is None:
+    def grants(self, cost: int) -> bool:
+        """Whether one more may start. It is paid for in both buckets, or in none."""
+        asked = self._asked(cost)
+        if not all(bucket.holds(amount) for bucket, amount in asked):
             self.is_spent = True
-            self.wait_ms = buckets.wait_for(self._bucket, cost, self._limit.rate)
+            self.wait_ms = max(bucket.wait_for(amount) for bucket, amount in asked)
             return False
-        self._bucket = left
+        for bucket, amount in asked:
+            bucket.take(amount)
         return True
 
     def refund(self, cost: int) -> None:
-        if self._limit is not None and self._bucket is not None:
-            self._bucket = buckets.take(self._bucket, -min(cost, self._limit.burst), self._limit.burst)
+        for bucket, amount in self._asked(cost):
+            bucket.give_back(amount)
 
     def put_back(self) -> None:
-        if self._bucket is not None:
-            self._work.transaction.put_bucket(self._name, self._bucket)
+        for bucket, _ in self._asked(0):
+            bucket.put_back()
+
+    def _asked(self, cost: int) -> list[tuple[_OpenBucket, int]]:
+        return [(bucket, amount) for bucket, amount in ((self._costs, cost), (self._starts, 1)) if bucket is not None]
+
+
+def _open_bucket(work: Work, name: str, limit: RateLimit | None) -> _OpenBucket | None:
+    return None if limit is None else _OpenBucket(work, name, limit)
+
+
+class _OpenBucket:
+    """One of a type's own buckets while its tasks are claimed.
+
+    An amount above the capacity would never be met: it takes the whole bucket instead.
+    """
+
+    def __init__(self, work: Work, name: str, limit: RateLimit) -> None:
+        self._work = work
+        self._name = name
+        self._limit = limit
+        self._bucket = buckets.refill(work.transaction.bucket(name), rate=limit.rate, burst=limit.burst, now=work.now)
+
+    def holds(self, amount: int) -> bool:
+        return self._after(amount) is not None
+
+    def wait_for(self, amount: int) -> Millis:
+        return buckets.wait_for(self._bucket, min(amount, self._limit.burst), self._limit.rate)
+
+    def take(self, amount: int) -> None:
+        self._bucket = self._after(amount) or self._bucket
+
+    def give_back(self, amount: int) -> None:
+        self._bucket = buckets.owe(self._bucket, -min(amount, self._limit.burst), self._limit.burst)
+
+    def put_back(self) -> None:
+        self._work.transaction.put_bucket(self._name, self._bucket)
+
+    def _after(self, amount: int) -> Bucket | None:
+        return buckets.take(self._bucket, min(amount, self._limit.burst), self._limit.burst)
 
 
 def abandon(work: Work, instance: str, claim_id: str) -> list[Task]:
@@ -627,13 +658,13 @@ def _hand_on(work: Work, identity: Identity, completion: Completion) -> None:
     work.apply(lifecycle.schedule(entry, new, follower, work.now), identity)
 
 
-def take(work: Work, name: str, amount: int, rate: float, burst: int) -> Taken:
+def take(work: Work, name: str, amount: int, rate: float, burst: int, owe: bool) -> Taken:
     bucket = buckets.refill(work.transaction.bucket(name), rate=rate, burst=burst, now=work.now)
-    left = buckets.take(bucket, amount, burst)
+    left = buckets.owe(bucket, amount, burst) if owe else buckets.take(bucket, amount, burst)
     work.transaction.put_bucket(name, bucket if left is None else left)
     if left is None:
         return Taken(0, buckets.wait_for(bucket, amount, rate))
-    return Taken(amount, 0)
+    return Taken(amount, buckets.wait_for(left, 0, rate) if owe else 0)
 
 
 # --- moving to another store ----------------------------------------------------------------------------------------

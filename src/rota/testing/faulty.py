@@ -230,8 +230,10 @@ class FaultyStore(Store):
     async def wait(self, timeout_ms: Millis) -> bool:
         return await self._do("wait", lambda: self.store.wait(timeout_ms))
 
-    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
-        return await self._do("take", lambda: self.store.take(bucket, amount, rate=rate, burst=burst, now=now))
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, owe: bool = False, now: Instant | None = None
+    ) -> Taken:
+        return await self._do("take", lambda: self.store.take(bucket, amount, rate=rate, burst=burst, owe=owe, now=now))
 
     async def leave(self, instance: str) -> None:
         await self._do("leave", lambda: self.store.leave(instance))

@@ -29,7 +29,7 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="types")
 
 
 class RateLimitModel(RequestModel):
-    """`rate` starts a second over all instances, at most `burst` at once."""
+    """`rate` starts a second over all instances, at most `burst` at once; of `rate_limit`, by what they cost."""
 
     rate: Annotated[float, Field(gt=0, le=1_000_000, strict=False)]
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -44,6 +44,7 @@ class SwitchesRequest(RequestModel):
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_pending: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     rate_limit: RateLimitModel | None = None
+    start_limit: RateLimitModel | None = None
 
 
 class CountsModel(AnswerModel):
@@ -107,8 +108,9 @@ async def change_type(
 ) -> dict[str, object]:
     """Switch a type on or off, freeze or drain it, set its limits: for all instances, and over restarts."""
     changes: dict[str, object] = {name: getattr(request, name) for name in request.model_fields_set}
-    if request.rate_limit is not None:
-        changes["rate_limit"] = RateLimit(rate=request.rate_limit.rate, burst=request.rate_limit.burst)
+    for name, limit in (("rate_limit", request.rate_limit), ("start_limit", request.start_limit)):
+        if limit is not None:
+            changes[name] = RateLimit(rate=limit.rate, burst=limit.burst)
     await operator.override(type, changes)
     return await _shape(service, type)
 

@@ -13,7 +13,7 @@ from rota.dashboard import actions
 from rota.dashboard.view import Page, View
 from rota.dashboard.words import NOTHING
 from rota.errors import UnknownTaskType
-from rota.stores.base import TypeRecord
+from rota.stores.base import LIMITS, TypeRecord
 
 __all__ = ["show"]
 
@@ -30,6 +30,7 @@ async def show(view: View, task_type: str) -> Page:
         {
             "record": record,
             "settings": settings,
+            "slots": _slots(settings),
             "rows": _rows(record.task_type),
             "one": next(each for each in seen.types if each.task_type == task_type),
             "instances": [each for each in seen.instances if task_type in each.types],
@@ -42,15 +43,25 @@ async def show(view: View, task_type: str) -> Page:
     )
 
 
+def _slots(settings: TaskType) -> str:
+    """How many of the type may run at once in an instance."""
+    if settings.slots == "own":
+        return f"{settings.concurrency or 'max_concurrent'} slots of its own"
+    return str(settings.concurrency or "all slots")
+
+
 def _limits(view: View, record: TypeRecord) -> list[tuple[str, str]]:
     """Setting the limits as they are now (or some that could be), and taking them back."""
     now, path = record.effective, f"/api/types/{record.task_type.name}"
     concurrency, rate = now.concurrency or 4, now.rate_limit or RateLimit(rate=2.0, burst=10)
     said = ["--concurrency", str(concurrency), "--max-pending", str(now.max_pending)]
     said += ["--rate", f"{rate.rate:g}", "--burst", str(rate.burst)]
-    limits = {"concurrency": concurrency, "max_pending": now.max_pending}
-    body = json.dumps({**limits, "rate_limit": {"rate": rate.rate, "burst": rate.burst}})
-    none = json.dumps({"concurrency": None, "max_pending": None, "rate_limit": None})
+    limits: dict[str, object] = {"concurrency": concurrency, "max_pending": now.max_pending}
+    limits["rate_limit"] = {"rate": rate.rate, "burst": rate.burst}
+    if now.start_limit is not None:
+        said += ["--start-rate", f"{now.start_limit.rate:g}", "--start-burst", str(now.start_limit.burst)]
+        limits["start_limit"] = {"rate": now.start_limit.rate, "burst": now.start_limit.burst}
+    body, none = json.dumps(limits), json.dumps(dict.fromkeys(LIMITS))
     set_, clear = (shlex.join(["rota", "type", "limit", now.name, *options]) for options in (said, ["--clear"]))
     return [(set_, view.call("PATCH", path, body)), (clear, view.call("PATCH", path, none))]
 

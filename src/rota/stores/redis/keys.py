@@ -30,7 +30,8 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     seq:{}                           string   the last token
     counts:{}                        hash     kept counters
     slices:{}:<resolution>           zset     what ran in each minute or hour (JSON), by its start
-    bucket:{<name>}                  hash     a shared token bucket, with a TTL; a type's own is bucket:{}:own
+    bucket:{<name>}                  hash     a shared token bucket, with a TTL
+    bucket:{}:own, bucket:{}:starts  hash     a type's own: of its rate_limit, of its start_limit; with a TTL
     instances, meta                  hash     incarnations; the schema's version, which indexes are complete, the notes
     erasures                         hash     the tombstones of users who are being erased, by user_id
     turn:<duty>:<indexes>            string   whose turn a duty of many instances is, with a TTL
@@ -63,6 +64,7 @@ PERMANENT = (
 """Patterns of the keys, after the prefix, that live as long as the work does. Every other key has a time to live."""
 
 _OWN_BUCKET = "type:"
+_OF_STARTS = ":starts"
 
 SEEN = "seen:"
 """What the fields of `need` begin with that were dealt with: a pump that was cut off may bring them again."""
@@ -100,9 +102,13 @@ class Keys:
         return self.of("queue", task_type, None if priority == NORMAL_LANE else priority)
 
     def bucket(self, name: str) -> str:
-        if name.startswith(_OWN_BUCKET):
-            return self.of("bucket", name.removeprefix(_OWN_BUCKET), "own")
-        return self.of("bucket", name)
+        if not name.startswith(_OWN_BUCKET):
+            return self.of("bucket", name)
+        # Beside everything else of the type: a claim takes from it.
+        task_type, of_starts, rest = name.removeprefix(_OWN_BUCKET).partition(_OF_STARTS)
+        if of_starts and not rest:
+            return self.of("bucket", task_type, "starts")
+        return self.of("bucket", name.removeprefix(_OWN_BUCKET), "own")
 
 
 @lru_cache(1_000)

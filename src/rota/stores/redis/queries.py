@@ -216,7 +216,7 @@ class Queries:
         found = await self._scripts.queue_position(identity, now)
         if record is None or found is None:
             raise unknown_type(identity.task_type, await self.names())
-        at, flat, payload, ahead, running, held, tokens, arrived = found
+        at, flat, payload, ahead, running, held, tokens, start_tokens, arrived = found
         task, past = decode_entry(identity, flat, payload)
         return QueuePosition(
             record=record,
@@ -227,6 +227,7 @@ class Queries:
             running=int(running),
             serial_running=int(held),
             tokens=float(tokens) if tokens else None,
+            start_tokens=float(start_tokens) if start_tokens else None,
             arrived=tuple(sorted(name.decode() for name in arrived)),
         )
 

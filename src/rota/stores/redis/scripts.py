@@ -263,10 +263,12 @@ class Scripts:
         found = self.server.command_blocking("HGETALL", self.keys.instances)
         return [decode_instance(value) for value in found.values()]
 
-    async def take(self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None) -> Taken:
+    async def take(
+        self, bucket: str, amount: int, rate: float, burst: int, now: Instant | None, *, owe: bool = False
+    ) -> Taken:
         """A shared bucket; its own name leads to its node."""
         key = self.keys.bucket(bucket)
-        given = {"amount": amount, "rate": rate, "burst": burst}
+        given = {"amount": amount, "rate": rate, "burst": burst, "owe": owe}
         granted, wait_ms = await self.server.run("take", key, self._args("any", given, now))
         return Taken(int(granted), int(wait_ms))
 

@@ -438,9 +438,11 @@ class RedisStore(GroupedStore):
         """Have `call` called, on any thread, when a script has stopped half-way and indexes may be wrong."""
         self._server.on_half_done = call
 
-    async def take(self, bucket: str, amount: int, *, rate: float, burst: int, now: Instant | None = None) -> Taken:
-        limits.check_take(bucket, amount, rate, burst)
-        return await self._scripts.take(bucket, amount, rate, burst, now)
+    async def take(
+        self, bucket: str, amount: int, *, rate: float, burst: int, owe: bool = False, now: Instant | None = None
+    ) -> Taken:
+        limits.check_take(bucket, amount, rate, burst, owe=owe)
+        return await self._scripts.take(bucket, amount, rate, burst, now, owe=owe)
 
     async def leave(self, instance: str) -> None:
         await self._server.command("HDEL", self._keys.instances, instance)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from rota.clock import DAY, Instant
-from rota.core.bucket import Bucket
+from rota.core.bucket import Bucket, start_bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
@@ -326,9 +326,11 @@ class RedisTransaction:
     def put_bucket(self, name: str, bucket: Bucket) -> None:
         key = self._keys.bucket(name)
         self._commands.append(["HSET", key, "tokens", repr(bucket.tokens), "at", str(bucket.at)])
-        limit = self.types()[name.removeprefix("type:")].effective.rate_limit
+        settings = self.types()[self._type].effective
+        limit = settings.start_limit if name == start_bucket(self._type) else settings.rate_limit
         assert limit is not None
-        refill_ms = int(limit.burst / limit.rate * 1_000)
+        # What is owed must be paid off before it is forgotten: a bucket that is not there counts as full.
+        refill_ms = int((limit.burst - min(0.0, bucket.tokens)) / limit.rate * 1_000)
         self._commands.append(["PEXPIRE", key, max(DAY, 2 * refill_ms)])
 
     def instances(self) -> Sequence[Instance]:

@@ -27,11 +27,11 @@ from sqlalchemy import (
 )
 
 from rota.clock import Instant
-from rota.core.bucket import Bucket
+from rota.core.bucket import Bucket, rate_bucket, start_bucket
 from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
-from rota.core.task_type import decode_task_type
+from rota.core.task_type import RateLimit, decode_task_type
 from rota.database.backends.postgres import PostgresDialect
 from rota.database.backends.sqlite import SqliteDialect
 from rota.database.tables import tasks as tables
@@ -296,7 +296,6 @@ def queue_position(connection: Connection, identity: Identity, now: Instant) -> 
     record = _record(connection, identity.task_type)
     row = connection.execute(_ENTRY, identity._asdict()).first()
     task, past = Entry(None, NO_PAST) if row is None else decode_entry(row)
-    bucket = connection.execute(_BUCKET, {"name": f"type:{identity.task_type}"}).first()
     return QueuePosition(
         record=record,
         task=task,
@@ -305,9 +304,15 @@ def queue_position(connection: Connection, identity: Identity, now: Instant) -> 
         ahead=0 if task is None or task.status is not TaskStatus.PENDING else _ahead(connection, task, record, now),
         running=int(connection.execute(_RUNNING, {"task_type": identity.task_type}).scalar_one()),
         serial_running=0 if task is None else _serial_running(connection, task),
-        tokens=tokens_now(record, None if bucket is None else Bucket(bucket[0], bucket[1]), now),
+        tokens=_tokens(connection, rate_bucket(identity.task_type), record.effective.rate_limit, now),
+        start_tokens=_tokens(connection, start_bucket(identity.task_type), record.effective.start_limit, now),
         arrived=tuple(sorted(connection.execute(_COMPLETED_FOR, identity._asdict()).scalars())),
     )
+
+
+def _tokens(connection: Connection, name: str, limit: RateLimit | None, now: Instant) -> float | None:
+    row = None if limit is None else connection.execute(_BUCKET, {"name": name}).first()
+    return tokens_now(limit, None if row is None else Bucket(row[0], row[1]), now)
 
 
 def _record(connection: Connection, name: str) -> TypeRecord:

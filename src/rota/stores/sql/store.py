@@ -69,7 +69,7 @@ class SqlStore(TransactionalStore):
     # --- in transactions ---
 
     async def _transact(self, function: Callable[[WholeTransaction], T]) -> T:
-        answer, lanes = await self.database.write(partial(self._step, function))
+        answer, lanes = await self.database.shared(partial(self._step, function))
         self._lanes |= lanes
         return answer
 

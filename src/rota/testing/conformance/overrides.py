@@ -24,11 +24,11 @@ class TestOverrides(Suite):
         assert (await world.store.put_types([work]))[0] == record
 
     async def test_the_effective_settings(self, world: World, work: TaskType) -> None:
-        changes = {"concurrency": 2, "max_pending": 5, "rate_limit": {"rate": 2, "burst": 4}}
-        record = await world.store.override_type(WORK, changes)
+        limits = {"rate_limit": {"rate": 2, "burst": 4}, "start_limit": {"rate": 3}}
+        record = await world.store.override_type(WORK, {"concurrency": 2, "max_pending": 5, **limits})
         effective = record.effective
         assert (effective.concurrency, effective.max_pending) == (2, 5)
-        assert effective.rate_limit == RateLimit(rate=2.0, burst=4)
+        assert (effective.rate_limit, effective.start_limit) == (RateLimit(rate=2.0, burst=4), RateLimit(rate=3.0))
         assert record.task_type == work
 
     @pytest.mark.parametrize(
@@ -44,6 +44,8 @@ class TestOverrides(Suite):
             ({"rate_limit": {"rate": 0, "burst": 1}}, "above 0"),
             ({"rate_limit": {"rate": 1, "burst": 0}}, "burst"),
             ({"rate_limit": 5}, "rate_limit"),
+            ({"start_limit": {"rate": 1, "burst": 0}}, "start_limit.burst"),
+            ({"slots": "own"}, "slots"),
         ],
     )
     async def test_what_cannot_be_is_refused(
@@ -148,3 +150,14 @@ class TestLimits(Suite):
         await world.store.override_type(WORK, {"rate_limit": {"rate": 1000, "burst": 5}})
         world.clock.advance("1s")
         assert len(await world.claim(5)) == 2
+
+    async def test_a_start_limit_where_there_was_none(self, world: World, work: TaskType) -> None:
+        for key in "abc":
+            await world.schedule(key)
+        await world.series("s", trigger=None, scheduled_at=world.now, expires_at=world.now + HOUR)
+        await world.store.override_type(WORK, {"start_limit": {"rate": 0.5, "burst": 2}})
+        claimed = await world.claimed(5)
+        assert (len(claimed.tasks), claimed.next_due_at) == (2, world.now + 2 * SECOND)
+        await world.schedule("dear", cost=3)
+        await world.store.override_type(WORK, {"start_limit": None})
+        assert len(await world.claim(5)) == 3

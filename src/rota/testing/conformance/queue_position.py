@@ -99,6 +99,17 @@ class TestQueuePosition(Suite):
         world.clock.advance("2s")
         assert (await self._position(world)).tokens == pytest.approx(3)
 
+    async def test_both_buckets_and_what_they_owe(self, world: World) -> None:
+        await world.type(start_limit=RateLimit(rate=1, burst=3))
+        position = await self._position(world)
+        assert (position.tokens, position.start_tokens) == (None, 3)
+        await world.type(rate_limit=RateLimit(rate=0.5, burst=5), start_limit=RateLimit(rate=1, burst=3))
+        await world.schedule("a", cost=2)
+        await world.claim(1)
+        await world.store.take("type:work", 7, rate=0.5, burst=5, owe=True, now=world.now)
+        position = await self._position(world)
+        assert (position.tokens, position.start_tokens) == (pytest.approx(-4), pytest.approx(2))
+
     async def test_what_has_arrived(self, world: World) -> None:
         for name in ("first", "second"):
             await world.type(name)

@@ -61,20 +61,29 @@ end
 
 local function is_due(task) return task.status == STATUS.pending and not task.parked and num(task.scheduled_at) <= now end
 
-local rate = settings.rate_limit
+-- The type's own buckets, with what is in them now. Spelled out for each: most types have none, and pay for none.
+local rate, starts = settings.rate_limit, settings.start_limit
 local bucket, tokens, filled_at = named('bucket', 'own'), 0, now
 if rate then tokens, filled_at = refill(bucket, rate.rate, rate.burst) end
+local start_bucket, start_tokens, starts_filled_at
+if starts then
+  start_bucket = named('bucket', 'starts')
+  start_tokens, starts_filled_at = refill(start_bucket, starts.rate, starts.burst)
+end
 local wait_ms, is_asked
 
+-- Paid for in both buckets, or in none.
 local function grant(cost)
-  if not rate then return true end
+  if not rate and not starts then return true end
   -- A cost above the capacity would never be met: it takes the whole bucket instead.
-  cost = math.min(cost, rate.burst)
-  if cost > tokens + 1e-9 then
-    wait_ms = wait_for(tokens, cost, rate.rate)
+  if rate then cost = math.min(cost, rate.burst) end
+  if (rate and cost > tokens + 1e-9) or (starts and 1 > start_tokens + 1e-9) then
+    wait_ms = rate and wait_for(tokens, cost, rate.rate) or 0
+    if starts then wait_ms = math.max(wait_ms, wait_for(start_tokens, 1, starts.rate)) end
     return false
   end
-  tokens = math.min(rate.burst, math.max(0, tokens - cost))
+  if rate then tokens = math.max(0, tokens - cost) end
+  if starts then start_tokens = math.max(0, start_tokens - 1) end
   return true
 end
 
@@ -134,7 +143,10 @@ local function take(key, old, token)
 end
 
 local function answer(ask_at)
-  if is_asked then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
+  if is_asked then
+    if rate then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
+    if starts then put_bucket(start_bucket, start_tokens, starts_filled_at, starts.rate, starts.burst) end
+  end
   local number = #taken / 3
   if number > 0 then write_last_token() end
   count(STATUS.pending, -number)
@@ -163,7 +175,7 @@ for round = 1, CLAIM_ROUNDS do
   end
   local number = math.min(wanted, #found)
   if number > 0 and not last_token then read_last_token(input.claim_id) end
-  is_asked = is_asked or (rate and number > 0)
+  is_asked = is_asked or number > 0
   for at = 1, number do
     local key, task = found[at].key, found[at].task
     if not is_due(task) then

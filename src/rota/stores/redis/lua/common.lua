@@ -107,6 +107,7 @@ local function read_type()
   runs = enabled and overrides.frozen ~= true
   settings.max_pending = tonumber(overrides.max_pending) or settings.max_pending
   if type(overrides.rate_limit) == 'table' then settings.rate_limit = overrides.rate_limit end
+  if type(overrides.start_limit) == 'table' then settings.start_limit = overrides.start_limit end
   followed = found[3] and true or false
   return true
 end
@@ -250,7 +251,7 @@ local function refill(bucket, rate, burst)
   return math.min(burst, tokens + (later - at) * rate / 1000), later
 end
 
--- Rounded up as Python does it: the quotient is taken after the remainder.
+-- Rounded up as Python does it: the quotient is taken after the remainder. What is owed is paid off first.
 local function wait_for(tokens, amount, rate)
   local missing = amount - tokens
   if missing <= 1e-9 then return 0 end
@@ -259,10 +260,11 @@ local function wait_for(tokens, amount, rate)
   return math.max(1, rest > 0 and whole + 1 or whole)
 end
 
--- The bucket outlives the time that it takes to fill it.
+-- The bucket outlives the time that it takes to fill it, and to pay off what is owed before: one that is not there
+-- counts as full.
 local function put_bucket(bucket, tokens, at, rate, burst)
   call('HSET', bucket, 'tokens', string.format('%.17g', tokens), 'at', string.format('%.0f', at))
-  call('PEXPIRE', bucket, math.max(DAY, math.ceil(2000 * burst / rate)))
+  call('PEXPIRE', bucket, math.max(DAY, math.ceil(2000 * (burst - math.min(0, tokens)) / rate)))
 end
 
 -- --- waking ---

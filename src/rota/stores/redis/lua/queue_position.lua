@@ -3,7 +3,7 @@
 -- input    key, most   how far those before it are counted
 -- returns  { now, fields as a flat list, payload beside the hash or false, how many due tasks rank before it,
 --            how many of the type run, how many run under its serial, what the type's bucket holds or '',
---            what has arrived of its `after` },
+--            the same of the bucket of its starts, what has arrived of its `after` },
 --          or nothing if there is no such type
 
 if not read_type() then return false end
@@ -48,11 +48,12 @@ if task.status == STATUS.pending then
   for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do ahead = ahead + before_in(tonumber(priority)) end
   if task.serial then ahead = ahead + parked_before() end
 end
-local tokens = ''
-if settings.rate_limit then
-  local rate = settings.rate_limit
-  tokens = string.format('%.17g', (refill(named('bucket', 'own'), rate.rate, rate.burst)))
+
+local function tokens_in(suffix, limit)
+  if not limit then return '' end
+  return string.format('%.17g', (refill(named('bucket', suffix), limit.rate, limit.burst)))
 end
+
 local arrived = {}
 for _, name in ipairs(call('HKEYS', named('need', key))) do
   if not was_seen(name) then arrived[#arrived + 1] = name end
@@ -60,5 +61,5 @@ end
 local held = task.serial and call('SCARD', named('holders', task.serial)) or 0
 return {
   now, flat, payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), STATUS.running)),
-  held, tokens, arrived,
+  held, tokens_in('own', settings.rate_limit), tokens_in('starts', settings.start_limit), arrived,
 }
