@@ -13,9 +13,10 @@ from tests.memory.test_merging import a_context
 
 from rota.database import Database
 from rota.errors import InvalidConfig
+from rota.llm import LONGEST_PAUSE, MAX_ANSWER_BYTES, PAUSE
 from rota.memory import Contexts, Merged, Owner, State
 from rota.memory.context import MAX_TEXT_LENGTH
-from rota.memory.llm import LONGEST_PAUSE, MAX_ANSWER_BYTES, PAUSE, LlmMerger
+from rota.memory.llm import LlmMerger
 from rota.memory.merging import RuleMerger
 from rota.testing import FakeClock
 
@@ -146,7 +147,7 @@ async def test_hostile_text_is_only_text(model: Model) -> None:
         (response(b"", "429 Too Many Requests", "Retry-After: 7"), 7),
         (response(b"", "429 Too Many Requests", "Retry-After: 999999999"), LONGEST_PAUSE),
         (response(b"", "429 Too Many Requests", "Retry-After: \xb2"), PAUSE),
-        (response(b"", "429 Too Many Requests", "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT"), PAUSE),
+        (response(b"", "429 Too Many Requests", "Retry-After: Mon, 05 Jan 2026 09:02:00 GMT"), 120),
         (response(b"", "500 Internal Server Error"), PAUSE),
         (response(b"", "401 Unauthorized"), PAUSE),
         (response(b"", "302 Found", "Location: http://127.0.0.1:1/"), PAUSE),

@@ -56,18 +56,21 @@ def make_memory(
     config = config or host.config
     given = MEMORY_SECTION.of(config)
     kind = cast('Literal["hashing", "sentence-transformers"]', given.embedder)
+    made = merger or _merger_for(given)
     memory = Memory(
         host.database,
         host.touch,
         lambda: touched_types(host),
         embedder=embedder or embedder_for(kind, given.model if kind != "hashing" else None),
-        merger=merger or _merger_for(given),
+        merger=made,
         settings=_settings_for(config),
         keys=config.user_key,
         changing=lambda: host.database_of(MEMORY, settle=True),
     )
     # What was captured is answered for; the scheduler hears of it before the app lets go of its store.
     host.before_closing.append(memory.drain)
+    if merger is None and isinstance(made, LlmMerger):
+        host.before_closing.append(made.close)
     return memory
 
 
