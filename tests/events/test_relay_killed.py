@@ -131,7 +131,7 @@ async def chain(bus: BusWorld, request: pytest.FixtureRequest) -> AsyncGenerator
 
 @pytest.mark.parametrize("bus", ["redis6", "kafka"], indirect=True)
 async def test_relays_that_die_lose_nothing_and_reorder_nothing(chain: Chain) -> None:
-    kills = 1_000 if os.environ.get("ROTA_FUZZ") else 60
+    kills = 1_000 if os.environ.get("ROTA_FUZZ") else 30
     chance = random.Random(13)
     killer = _Killer(chain, await chain.world.bus(), kills, chance)
     is_over = asyncio.Event()

@@ -10,9 +10,9 @@ which notes the event as done. So the effect happens once, however often the eve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import Connection
 
@@ -23,11 +23,25 @@ from rota.events.delivery import Classify
 from rota.events.envelope import Event, check_topic, check_type
 from rota.runtime.handler import is_async
 
-__all__ = ["ALIASES", "Consumer", "ConsumerFunction", "Consumers", "Effect", "canonical"]
+__all__ = ["ALIASES", "Consumer", "ConsumerFunction", "Consumers", "Effect", "Gate", "JointEffect", "canonical"]
 
 Effect = Callable[[Connection], object]
 """What a handler wants to be committed with its event: rows of its own, events of its own."""
 ConsumerFunction = Callable[[Event], Any]
+T = TypeVar("T")
+
+
+class JointEffect(Generic[T]):
+    """An effect that costs less for many than for each: those of one function that end together are one call of it,
+    with all their items. If that fails each is made by itself, so one that is no good fails alone."""
+
+    def __init__(self, run: Callable[[Connection, Sequence[T]], object], item: T) -> None:
+        self.run = run
+        self.item = item
+
+    def __call__(self, connection: Connection) -> object:
+        return self.run(connection, [self.item])
+
 
 ALIASES: Final[Mapping[str, str]] = {
     "character_expert": "characterexpert",
@@ -44,6 +58,24 @@ def canonical(name: str) -> str:
     return ALIASES.get(name, name)
 
 
+class Gate:
+    """Closed, a consumer reads nothing, and costs nothing; open, it does, and stays open. Whoever knows that there is
+    something to read opens it, on the event loop of those who wait."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def wake_at_opening(self, wake: Callable[[], None]) -> None:
+        self._waiting.append(wake)
+
+    def open(self) -> None:
+        if not self.is_open:
+            self.is_open = True
+            for wake in self._waiting:
+                wake()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Consumer:
     """One consumer: what it handles, and how."""
@@ -51,6 +83,10 @@ class Consumer:
     name: str
     event_types: tuple[str, ...]
     function: ConsumerFunction
+    accepts: Callable[[Event], bool] | None = None
+    """Which events of these types are its own; the others are passed over. None: all of them."""
+    gate: Gate | None = None
+    """None: it reads wherever a worker runs."""
     topics: tuple[str, ...] = ()
     """Where its events are, beside the topics of their types."""
     concurrency: int = 10
@@ -62,6 +98,10 @@ class Consumer:
     @property
     def is_async(self) -> bool:
         return is_async(self.function)
+
+    def is_for(self, event: Event) -> bool:
+        """Whether an event is one that it handles."""
+        return event.event_type in self.event_types and (self.accepts is None or self.accepts(event))
 
     def topics_with(self, topic_of: Callable[[str], str]) -> list[str]:
         """Every topic that it reads."""

@@ -33,6 +33,9 @@ LOOK_SECONDS: Final = 5.0
 """What another instance has left in the inbox is found within this time."""
 SHORTEST_SECONDS: Final = 0.02
 """What is due may have to wait for a turn: nobody asks more often than this."""
+PASSED_OVER_SECONDS: Final = 0.5
+"""On a bus that lies in the database, how far events were passed over is noted with the next effect; without one, so
+often: a commit for each pass would cost more than the events that are handled."""
 IDLE_SECONDS: Final = 5.0
 """How often it is looked whether somebody wants a database by now."""
 RENEW_AGAIN_SECONDS: Final = 0.5
@@ -55,7 +58,17 @@ class _Shared:
         self.deliveries: Deliveries | None = None
         self.reader: BusReader | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        return self.consumer.gate is not None and not self.consumer.gate.is_open
+
+    def wake_at_opening(self, wake: Callable[[], None]) -> None:
+        if self.consumer.gate is not None:
+            self.consumer.gate.wake_at_opening(wake)
+
     async def open(self) -> Deliveries | None:
+        if self.is_closed:
+            return None
         events = await self._open_events()
         if events is None:
             return None
@@ -94,6 +107,9 @@ class ConsumerDuty(Duty[ConsumerReport]):
         super().__init__(context.pulse, context.chance)
         self.name = f"consumer {shared.consumer.name}"
         self._shared = shared
+        self._clock = context.clock
+        self._commit_at = context.clock.monotonic()
+        shared.wake_at_opening(self.wake)
 
     async def run_once(self, now: Instant | None = None) -> ConsumerReport:
         deliveries = await self._shared.open()
@@ -108,7 +124,9 @@ class ConsumerDuty(Duty[ConsumerReport]):
         deliveries.keep_only(reader.places())
         if messages:
             await deliveries.accept(messages, reader)
-        await self._commit(deliveries, reader)
+        if not reader.is_committed_within or self._clock.monotonic() >= self._commit_at:
+            await self._commit(deliveries, reader)
+            self._commit_at = self._clock.monotonic() + PASSED_OVER_SECONDS
         return ConsumerReport(len(messages))
 
     @staticmethod
@@ -147,6 +165,7 @@ class RetryDuty(Duty[float]):
         self._shared = shared
         self._waker: asyncio.Task[None] | None = None
         self._heard: Subscription | None = None
+        shared.wake_at_opening(self.wake)
 
     async def run_once(self, now: Instant | None = None) -> float:
         deliveries = await self._shared.open()
@@ -192,10 +211,13 @@ class LeaseDuty(Duty[None]):
     def __init__(self, shared: _Shared, context: DutyContext) -> None:
         super().__init__(context.pulse, context.chance)
         self.name = f"leases of {shared.consumer.name}"
+        self._shared = shared
         self._thread = _LeaseThread(self.name, shared, context.pulse)
+        shared.wake_at_opening(self.wake)
 
     async def run_once(self, now: Instant | None = None) -> None:
-        self._thread.start()
+        if not self._shared.is_closed:
+            self._thread.start()
 
     def pause_after(self, report: None) -> float:
         return math.inf

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Connection
 
@@ -26,7 +26,7 @@ from rota.clock import SECOND, Clock, Millis
 from rota.core.lifecycle import MAX_CRASHES
 from rota.errors import InvalidInput, LeaseLost, StoreUnavailable
 from rota.events.buses.base import BusReader, Message, Place
-from rota.events.consumer import Consumer, Effect
+from rota.events.consumer import Consumer, Effect, JointEffect
 from rota.events.dead_letter import dead_letter, without_original
 from rota.events.delivery import (
     Begin,
@@ -160,7 +160,7 @@ class Deliveries:
         """The message as a delivery; None if it is none of ours, or is here already."""
         self.progress.note(message.place, message.offset)
         delivery = _delivery_of(message)
-        if delivery.event is not None and delivery.event.event_type not in self.consumer.event_types:
+        if delivery.event is not None and not self.consumer.is_for(delivery.event):
             self._count("ignored")
             self.progress.done(message.place, message.offset)
             return None
@@ -403,7 +403,7 @@ class Deliveries:
 
         def write(connection: Connection) -> list[Exception | None]:
             ours = self.inbox.hold(connection, [ending.delivery.arrived.event_id for ending in endings])
-            answers = [self._take_effect(connection, ending, ours) for ending in endings]
+            answers = self._take_effects(connection, endings, ours)
             done = [
                 ending.delivery.arrived.event_id
                 for ending, answer in zip(endings, answers, strict=True)
@@ -415,13 +415,34 @@ class Deliveries:
                 self._commit_marks(connection, marks)
             return answers
 
-        answers = await self._database.write(write)
+        answers = await self._database.shared(write)
         for ending, answer in zip(endings, answers, strict=True):
             if answer is None:
                 self._done(ending.delivery)
         if not any(answers) and self._is_committed_within:
             self.progress.committed(marks)
         return answers
+
+    def _take_effects(
+        self, connection: Connection, endings: Sequence[_Ending], ours: Collection[str]
+    ) -> list[Exception | None]:
+        """What each effect raised; those that are one call for many first."""
+        joint: defaultdict[Any, list[tuple[int, Any]]] = defaultdict(list)
+        for place, ending in enumerate(endings):
+            effect = cast("JointEffect[Any] | None", ending.effect if isinstance(ending.effect, JointEffect) else None)
+            if effect is not None and ending.delivery.arrived.event_id in ours:
+                joint[effect.run].append((place, effect.item))
+        taken: set[int] = set()
+        for run, several in joint.items():
+            items = [item for _, item in several]
+            if len(several) > 1 and not isinstance(
+                self._database.in_savepoint(connection, lambda c, run=run, items=items: run(c, items)), Exception
+            ):
+                taken.update(place for place, _ in several)
+        return [
+            None if place in taken else self._take_effect(connection, ending, ours)
+            for place, ending in enumerate(endings)
+        ]
 
     def _take_effect(self, connection: Connection, ending: _Ending, ours: Collection[str]) -> Exception | None:
         event_id = ending.delivery.arrived.event_id

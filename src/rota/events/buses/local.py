@@ -68,7 +68,7 @@ class LocalBus(Bus):
         """Give new events their places in the log, in the order of insertion; how many there were of each topic."""
         if not await self.database.read(lambda connection: connection.execute(_ANY_NEW).first()):
             return Counter()
-        return await self.database.write(lambda connection: self._place(connection, limit))
+        return await self.database.shared(lambda connection: self._place(connection, limit))
 
     def _place(self, connection: Connection, limit: int) -> Counter[str]:
         dialect = self.database.backend.dialect
