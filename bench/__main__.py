@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench.against import compare
 from bench.agents import agents
+from bench.batches import batches
 from bench.events import events
 from bench.hops import hops
 from bench.lists import lists
@@ -57,6 +58,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "agents": agents,
     "hops": hops,
     "events": events,
+    "batches": batches,
 }
 """What there is to measure, in the order in which it is."""
 

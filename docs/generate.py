@@ -183,7 +183,8 @@ ABOUT: Mapping[str, str] = {
     "call_timeout": "how long a call to the store or the database may take; then it counts as away",
     "scheduler.enabled": "false: this process runs nothing, and touches answer `disabled`",
     "scheduler.executor.check_interval": "the longest pause between two looks at the queue; events wake it earlier",
-    "scheduler.executor.max_concurrent": "how many tasks run at once in this process; each type keeps one if it can",
+    "scheduler.executor.max_concurrent": "how many tasks run at once in this process; each type keeps one if it can;"
+    " types with `slots: own` run beside them",
     "server.host": "the address to listen on; another than loopback needs access tokens",
     "server.port": "the port; 0 takes any that is free",
     "server.base_path": "the path under which a proxy shows the service, like `/rota`",
@@ -237,6 +238,22 @@ ABOUT: Mapping[str, str] = {
     "events.retry.base": "how long an event waits after its first failure, at most",
     "events.retry.factor": "how much longer after each further one",
     "events.retry.max": "and never longer than this",
+    "batches.generator": "who makes items: `offline` (no model), `openai` (a server of the chat protocol), `litellm`",
+    "batches.llm_url": "the server of the chat protocol, like `https://host/v1`",
+    "batches.llm_model": "which model to ask",
+    "batches.llm_key": "its key",
+    "batches.requests_per_minute": "calls over all instances, in any minute",
+    "batches.tokens_per_minute": "tokens over all instances, in any minute, as estimated; what was more is owed",
+    "batches.concurrency": "calls of one instance at a time",
+    "batches.in_flight": "subtasks that one instance has claimed at a time",
+    "batches.per_session": "subtasks of one session at a time, over all instances",
+    "batches.call_timeout": "how long a call may take",
+    "batches.first_size": "items of the first subtask, which is small so that something comes at once",
+    "batches.top_up_rounds": "how often what is missing is asked for again",
+    "batches.max_count": "items of one batch, at most",
+    "batches.deadline": "when a batch ends that says nothing about it",
+    "batches.tenant_items_per_minute": "items that one owner may ask for in a minute",
+    "batches.retention": "how long batches are kept after their end",
     "prefect.api_url": "the API of the Prefect whose flows wait for events, like `http://127.0.0.1:4200/api`",
     "prefect.api_key": "its key",
     "scheduler.user_key_config.use_user_id": "always true: upkeep is of somebody",
@@ -268,7 +285,11 @@ ABOUT_TYPE: Mapping[str, str] = {
     "aging": "how much earlier one level of priority lets a task go",
     "max_pending": "beyond so many, touches answer `full`",
     "concurrency": "how many run at once in a process; fewer where other types keep their slots",
-    "rate_limit": "`{rate, burst}`: starts a second over all instances",
+    "slots": "`shared`: its runs take slots of `max_concurrent`; `own`: it has `concurrency` slots beside those, which"
+    " no other type takes ([slots of its own](guarantees.md))",
+    "rate_limit": "`{rate, burst}`: starts a second over all instances; a task that costs 5 counts as five",
+    "start_limit": "`{rate, burst}`: starts a second over all instances, whatever they cost; with both, both must"
+    " allow it",
     "misfire": "of several due fires: the `latest` runs; `all` run, 24 at most; `skip`: the latest, the others skipped",
     "overlap": "a fire during a run: `skip` it or `queue` one",
     "jitter": "fires are spread over this, the same way every time",
@@ -355,9 +376,10 @@ the verb once for the group: `stores/verbs.py` with `core/activity.py` in a tran
 Redis. The answer is an outcome.
 
 **A run, from due to settled.** The store pokes the `listener`, or the clock the `dispatcher`; it claims for its free
-slots (`fair_share`), the `executor` opens the run, resolves the handler, runs it under its timeout, classifies how it
-ended and settles: one step in the store that writes the status, the run's row and the next due time. The `heartbeat`
-renews leases meanwhile, on a thread of its own; the `sweeper` reaps what others left.
+slots, those that types share (`fair_share`) and those of their own, the `executor` opens the run, resolves the handler,
+runs it under its timeout, classifies how it ended and settles: one step in the store that writes the status, the run's
+row and the next due time. The `heartbeat` renews leases meanwhile, on a thread of its own; the `sweeper` reaps what
+others left.
 
 **A run of an agent.** The same, with `agents/runs/handler.py` as the handler: the schedule is looked at again
 (switches, approval, digest), the folder prepared, the gate script asked, the snapshot written, the program started in

@@ -32,7 +32,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = (
     frozenset({"config"}),
     frozenset({"database"}),
     frozenset({"stores"}),
-    frozenset({"access", "webhooks"}),
+    frozenset({"access", "llm", "webhooks"}),
     frozenset({"runtime"}),
     frozenset({"part"}),
     frozenset({"events"}),

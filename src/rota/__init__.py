@@ -52,6 +52,20 @@ _HOMES = {
         "Tasks",
         "UserIds",
     ),
+    "rota.batches.batch": (
+        "Batch",
+        "BatchStatus",
+    ),
+    "rota.batches.generators.base": (
+        "Generated",
+        "GenerationRequest",
+        "Item",
+    ),
+    "rota.batches.service": (
+        "BatchHandle",
+        "BatchResult",
+        "Batches",
+    ),
     "rota.clock": ("Clock",),
     "rota.config": (
         "Config",
@@ -111,6 +125,7 @@ _HOMES = {
         "UserKeyConfig",
     ),
     "rota.part": (
+        "AgentTool",
         "AlertContext",
         "Attention",
         "CheckResult",
@@ -122,6 +137,7 @@ _HOMES = {
     ),
     "rota.runtime": (
         "Discard",
+        "Fail",
         "Health",
         "Retry",
         "Run",

@@ -25,6 +25,14 @@ from rota.app.sync import SyncTask as SyncTask
 from rota.app.task_info import TaskInfo as TaskInfo
 from rota.app.tasks import Tasks as Tasks
 from rota.app.tasks import UserIds as UserIds
+from rota.batches.batch import Batch as Batch
+from rota.batches.batch import BatchStatus as BatchStatus
+from rota.batches.generators.base import Generated as Generated
+from rota.batches.generators.base import GenerationRequest as GenerationRequest
+from rota.batches.generators.base import Item as Item
+from rota.batches.service import Batches as Batches
+from rota.batches.service import BatchHandle as BatchHandle
+from rota.batches.service import BatchResult as BatchResult
 from rota.clock import Clock as Clock
 from rota.config import Config as Config
 from rota.config import Section as Section
@@ -67,6 +75,7 @@ from rota.events.outbox import Outbox as Outbox
 from rota.keys import IUserKeyBuilder as IUserKeyBuilder
 from rota.keys import UserKeyBuilder as UserKeyBuilder
 from rota.keys import UserKeyConfig as UserKeyConfig
+from rota.part import AgentTool as AgentTool
 from rota.part import AlertContext as AlertContext
 from rota.part import Attention as Attention
 from rota.part import CheckResult as CheckResult
@@ -76,6 +85,7 @@ from rota.part import MeasuredKind as MeasuredKind
 from rota.part import Part as Part
 from rota.part import PartHost as PartHost
 from rota.runtime import Discard as Discard
+from rota.runtime import Fail as Fail
 from rota.runtime import Health as Health
 from rota.runtime import Retry as Retry
 from rota.runtime import Run as Run

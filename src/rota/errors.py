@@ -59,6 +59,10 @@ class RotaError(Exception):
     """Anything that Rota refuses or fails to do."""
 
     code = "error"
+    status: int | None = None
+    """The status over HTTP of an error that a part brings; None: `rota.api.problems` knows it by its kind."""
+    retry_after: float | None = None
+    """Seconds after which another try may have better luck, if anybody knows."""
 
 
 class InvalidInput(RotaError, ValueError):

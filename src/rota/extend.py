@@ -11,10 +11,11 @@ from rota.core.task_type import TriggerMode
 from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
-from rota.part import AlertContext, Attention, Measured, MeasuredKind, Part, PartHost
+from rota.part import AgentTool, AlertContext, Attention, Measured, MeasuredKind, Part, PartHost, ToolCaller
 from rota.runtime.duty import Duty, DutyContext
 
 __all__ = [
+    "AgentTool",
     "AlertContext",
     "AlertUnit",
     "Attention",
@@ -32,6 +33,7 @@ __all__ = [
     "Rule",
     "Section",
     "Setting",
+    "ToolCaller",
     "TriggerMode",
     "View",
     "command",

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
+from rota.access import Principal
 from rota.clock import Clock, Instant
 from rota.config import Config, Section
 from rota.core.alert import AlertKind, AlertRule, AlertUnit
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rota.database import Database
 
 __all__ = [
+    "AgentTool",
     "AlertContext",
     "Attention",
     "CheckResult",
@@ -48,6 +50,7 @@ __all__ = [
     "MeasuredKind",
     "Part",
     "PartHost",
+    "ToolCaller",
 ]
 
 P = TypeVar("P", bound="Part")
@@ -141,6 +144,31 @@ class HasHost(Protocol):
 
     @property
     def host(self) -> PartHost: ...
+
+
+class ToolCaller(NamedTuple):
+    """The agent that calls a tool: where, of which group, and in whose name that is written down."""
+
+    host: PartHost
+    group: str
+    principal: Principal
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentTool:
+    """A tool for agents, on the MCP server. Whoever may use it at all is seen to before it is called."""
+
+    name: str
+    title: str
+    function: Callable[..., Awaitable[Any]]
+    """Called with the `caller` (`ToolCaller`) and what a model says; each is annotated, and so is the answer, a model
+    of pydantic's. What it raises of `rota.errors` is told to the model. Its docstring speaks to the model, too."""
+    example: str
+    """The arguments of a good call, as JSON, for whoever got one wrong."""
+    reads: bool = False
+    """Whether it changes nothing: then it is for tokens that may only look as well."""
+    is_for_runs: bool = False
+    """Whether a scheduled run may use it, though it changes something."""
 
 
 class Attention(NamedTuple):
@@ -246,6 +274,10 @@ class Part:
 
     def endpoints(self, service: Service) -> Sequence[tuple[str, ASGIApp, Sequence[str]]]:
         """Whole ASGI applications of the service, each with its path and methods. They see to the role themselves."""
+        return ()
+
+    def tools(self) -> Sequence[AgentTool]:
+        """Tools of the MCP server, for the agents of a group."""
         return ()
 
     def pages(self) -> Pages | None:

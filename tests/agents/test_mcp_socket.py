@@ -180,7 +180,7 @@ async def test_the_official_client_drives_every_tool(
             assert (await called(client, "run_task", **named))["status"] == "active"
             assert (await called(client, "cancel_task", **named))["status"] == "cancelled"
             assert (await called(client, "list_tasks", include_finished=True))["tasks"][0]["status"] == "cancelled"
-        assert len(tools) == 8
+        assert len(tools) == 10
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:

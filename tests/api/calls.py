@@ -12,6 +12,7 @@ from tests.api.stage import Stage
 
 from rota.agents import AGENT, Caller, agents_of
 from rota.agents.runs.run_store import RunStart, RunStore
+from rota.batches import batches_of
 from rota.core.task_type import TaskType
 from rota.database.tables.events import inbox, outbox
 from rota.events import Event, Handles
@@ -179,6 +180,23 @@ async def a_handle(stage: Stage) -> Mapping[str, str]:
     return {"handle": handle_id}
 
 
+async def a_batch(stage: Stage) -> Mapping[str, str]:
+    batch = await batches_of(stage.app).start("location_name", 12, style="norse")
+    return {"batch": batch.id}
+
+
+async def a_paused_batch(stage: Stage) -> Mapping[str, str]:
+    values = await a_batch(stage)
+    await batches_of(stage.app).pause(values["batch"])
+    return values
+
+
+async def an_ended_batch(stage: Stage) -> Mapping[str, str]:
+    values = await a_batch(stage)
+    await batches_of(stage.app).cancel(values["batch"])
+    return values
+
+
 CALLS: Final[Mapping[str, Call]] = {
     "check_alive": Call("GET", "/healthz"),
     "check_ready": Call("GET", "/readyz"),
@@ -288,6 +306,25 @@ CALLS: Final[Mapping[str, Call]] = {
         "handle.create",
     ),
     "resume_handle": Call("POST", "/api/handles/{handle}/resume", None, 200, "handle.resume", a_handle),
+    "list_batches": Call("GET", "/api/batches?status=running&type=location_name&owner=app", prepare=a_batch),
+    "get_batch": Call("GET", "/api/batches/{batch}", prepare=a_batch),
+    "list_batch_subtasks": Call("GET", "/api/batches/{batch}/subtasks", prepare=a_batch),
+    "list_batch_items": Call("GET", "/api/batches/{batch}/items?outcome=all", prepare=a_batch),
+    "follow_batch": Call("GET", "/api/batches/{batch}/events", prepare=an_ended_batch),
+    "start_batch": Call(
+        "POST",
+        "/api/batches",
+        {"type": "character_name", "count": 20, "style": {"mood": "grim"}, "deadline": "10m", "resume": {}},
+        202,
+        "batch.start",
+    ),
+    "pause_batch": Call("POST", "/api/batches/{batch}/pause", action="batch.pause", prepare=a_batch),
+    "resume_batch": Call("POST", "/api/batches/{batch}/resume", action="batch.resume", prepare=a_paused_batch),
+    "cancel_batch": Call("POST", "/api/batches/{batch}/cancel", action="batch.cancel", prepare=a_batch),
+    "get_batch_switches": Call("GET", "/api/batches/switches"),
+    "freeze_batches": Call("POST", "/api/batches/freeze", action="batch.freeze"),
+    "degrade_batches": Call("POST", "/api/batches/degrade", action="batch.degrade"),
+    "restore_batches": Call("POST", "/api/batches/restore", action="batch.restore"),
     "list_agents": Call("GET", "/api/agents/schedules", prepare=an_agent),
     "get_agent": Call("GET", "/api/agents/schedules/{agent}", prepare=an_agent),
     "list_agent_runs": Call("GET", "/api/agents/schedules/{agent}/runs", prepare=an_agent),

@@ -178,7 +178,12 @@ async def test_switches_are_set_and_taken_back(stage: Stage) -> None:
         "nightly": "on",
         "upkeep": "on",
     }
-    nothing = {"draining": None, "rate_limit": None, "enabled": None, "concurrency": None, "max_pending": None}
+    limited = (await stage.operator.patch("/api/types/job", json={"start_limit": {"rate": 3}})).json()
+    assert limited["effective"]["start_limit"] == {"rate": 3.0, "burst": 1}
+    queues = {queue["type"]: queue["limits"] for queue in (await stage.viewer.get("/api/queues")).json()["items"]}
+    assert (queues["job"]["start_limit"], queues["upkeep"]["start_limit"]) == ({"rate": 3.0, "burst": 1.0}, None)
+    nothing = {"draining": None, "enabled": None, "concurrency": None, "max_pending": None}
+    nothing |= {"rate_limit": None, "start_limit": None}
     assert (await stage.operator.patch("/api/types/job", json=nothing)).json()["overrides"] == {}
 
 

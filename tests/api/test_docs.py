@@ -28,7 +28,12 @@ def test_every_operation_is_on_the_page_with_its_role() -> None:
 
 def test_every_code_on_the_page_exists() -> None:
     root = Path(api.__file__).parents[1]
-    files = [*root.glob("api/**/*.py"), *root.glob("*/faces/**/*.py"), *root.glob("events/*.py")]
+    files = [
+        *root.glob("api/**/*.py"),
+        *root.glob("*/faces/**/*.py"),
+        *root.glob("events/*.py"),
+        *root.glob("batches/*.py"),
+    ]
     source = "".join(path.read_text(encoding="utf-8") for path in files)
     known = {getattr(errors, name).code for name in errors.__all__}
     table = PAGE.partition("| status | codes |")[2].partition("##")[0]

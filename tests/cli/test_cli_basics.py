@@ -38,7 +38,7 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
     assert said.code == 0
     for word in (
         *("up", "worker", "top", "task", "type", "schedule", "run", "dlq", "queue", "instance", "user", "token"),
-        *("audit", "alert", "config", "doctor", "openapi", "migrate", "demo"),
+        *("audit", "alert", "batch", "config", "doctor", "openapi", "migrate", "demo"),
     ):
         assert f" {word} " in said.out
     for line in (
@@ -47,6 +47,7 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
         "2  bad input",
         "3  the store",
         "4  refused",
+        "5  less than was asked for",
         "130  interrupted",
     ):
         assert line in said.out
@@ -57,7 +58,7 @@ def test_help_names_every_command_and_every_exit_code(rota: CallRota) -> None:
     [
         *("up", "worker", "top", "doctor", "demo", "openapi", "task ls", "task explain", "task schedule", "task pause"),
         *("type limit", "schedule add", "schedule explain", "dlq redrive", "run show", "user erase", "token add"),
-        *("audit ls", "alert test", "queue ls", "instance ls"),
+        *("audit ls", "alert test", "queue ls", "instance ls", "batch run", "batch follow", "batch drain"),
     ],
 )
 def test_every_command_explains_itself(rota: CallRota, path: str) -> None:

@@ -39,6 +39,7 @@ PAGES = {
     "instances": "/instances",
     "alerts": "/alerts",
     "events-empty": "/events",
+    "batches-empty": "/batches",
     "audit": "/audit",
     "users": "/users?user=ada",
     "users-empty": "/users",
@@ -63,6 +64,7 @@ EMPTY_PAGES = (
     "/instances",
     "/alerts",
     "/events",
+    "/batches",
     "/audit",
     "/users",
 )
@@ -186,7 +188,17 @@ NAMELESS = """() => [...document.querySelectorAll("main form[action*='/act/'] bu
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/tasks", "/schedules", "/schedules/new", "/dead-letters", "/types/agent", "/tokens", "/users?user=ada"],
+    [
+        "/",
+        "/tasks",
+        "/schedules",
+        "/schedules/new",
+        "/dead-letters",
+        "/types/agent",
+        "/batches",
+        "/tokens",
+        "/users?user=ada",
+    ],
 )
 async def test_every_button_says_how_to_do_the_same_elsewhere(watched: Watched, demo: Stage, path: str) -> None:
     page = await watched.open()

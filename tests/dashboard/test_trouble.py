@@ -14,6 +14,7 @@ from tests.dashboard.stage import Stage, a_kept_port, staged
 
 from rota import Rota
 from rota.access import Role
+from rota.core.task_type import RateLimit
 from rota.errors import StoreUnavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -148,6 +149,7 @@ async def test_what_cannot_be_shown_is_a_page_with_a_sentence(prefixed: Stage, p
         ("/act/type", {"verb": "explode", "type": "agent"}),
         ("/act/type/limits", {"type": "agent", "concurrency": "-1"}),
         ("/act/type/limits", {"type": "agent", "rate": "fast"}),
+        ("/act/type/limits", {"type": "agent", "start_rate": "2", "start_burst": "-1"}),
         ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "cron", "value": "61 * * * *"}),
         ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "cron", "value": "* * * * *", "payload": "{"}),
         ("/act/schedule/set", {"type": "agent", "id": "x", "kind": "eval", "value": "1"}),
@@ -169,14 +171,17 @@ async def test_limits_are_set_and_taken_back(prefixed: Stage) -> None:
     async def overrides() -> object:
         (record,) = [each for each in await prefixed.app.types() if each.task_type.name == "agent"]
         limits = record.overrides
-        return limits.concurrency, limits.max_pending, limits.rate_limit and limits.rate_limit.rate
+        return limits.concurrency, limits.max_pending, limits.rate_limit, limits.start_limit
 
     async with prefixed.client(Role.OPERATOR) as client:
         form = {"type": "agent", "concurrency": "3", "max_pending": "100", "rate": "0.5", "burst": "2"}
+        form |= {"start_rate": "4"}
         assert (await client.post(prefixed.url + "/act/type/limits", data=form)).status_code == 303
-        assert await overrides() == (3, 100, 0.5)
+        assert await overrides() == (3, 100, RateLimit(rate=0.5, burst=2), RateLimit(rate=4.0))
+        page = await client.get(prefixed.url + "/types/agent")
+        assert 'name="start_rate" value="4.0"' in page.text
         assert (await client.post(prefixed.url + "/act/type/limits", data={"type": "agent"})).status_code == 303
-        assert await overrides() == (None, None, None)
+        assert await overrides() == (None, None, None, None)
 
 
 async def test_a_users_data_is_handed_out_line_by_line(prefixed: Stage) -> None:

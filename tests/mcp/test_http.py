@@ -72,14 +72,18 @@ async def test_every_tool_does_what_it_says(staging: Staging) -> None:
 async def test_the_tools_say_exactly_what_they_take_and_what_they_do(staging: Staging) -> None:
     async with staging() as scene, scene.connect("family") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert set(tools) == set(TOOLS)
+    assert set(tools) == {*TOOLS, "start_batch", "batch_status"}
     for tool in tools.values():
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema is not None
         assert tool.annotations is not None
     hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
-    assert {name for name, hint in hints.items() if hint.read_only_hint} == {"list_tasks", "task_history"}
+    assert {name for name, hint in hints.items() if hint.read_only_hint} == {
+        "list_tasks",
+        "task_history",
+        "batch_status",
+    }
     assert {name for name, hint in hints.items() if hint.destructive_hint} == {"cancel_task", "update_task"}
     assert not {name for name, hint in hints.items() if hint.idempotent_hint} & {"schedule_task", "run_task"}
     assert tools["schedule_task"].input_schema["properties"]["schedule_type"]["enum"] == ["cron", "interval", "once"]
@@ -183,7 +187,8 @@ async def test_a_scheduled_run_makes_and_starts_nothing(staging: Staging) -> Non
 async def test_a_token_has_the_tools_and_the_role_that_it_was_given(staging: Staging) -> None:
     async with staging(FREE) as scene:
         async with scene.connect("family", role=Role.VIEWER) as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == {"list_tasks", "task_history"}
+            seen = {tool.name for tool in (await client.list_tools()).tools}
+            assert seen == {"list_tasks", "task_history", "batch_status"}
             assert "not yours" in await refused(client, "schedule_task", **WEEKDAYS)
         async with scene.connect("family", tools=["list_tasks", "pause_task"]) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == {"list_tasks", "pause_task"}

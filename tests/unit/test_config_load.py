@@ -55,7 +55,9 @@ scheduler:
       misfire: all
       overlap: queue
       grace: 1h
+      slots: own
       rate_limit: {rate: 0.5, burst: 3}
+      start_limit: {rate: 4}
       retry: {base: 5, factor: 3, max: 10m}
     digest: {trigger_mode: after, after: [report], timezone: UTC}
     tidy:
@@ -79,7 +81,9 @@ def test_a_full_file(tmp_path: Path) -> None:
         misfire="all",
         overlap="queue",
         grace_ms=HOUR,
+        slots="own",
         rate_limit=RateLimit(rate=0.5, burst=3),
+        start_limit=RateLimit(rate=4.0),
         retry=RetryPolicy(base_ms=5 * SECOND, factor=3, max_ms=10 * MINUTE),
     )
     assert (config.tasks["digest"].after, config.tasks["digest"].timezone) == (("report",), "UTC")
@@ -92,9 +96,9 @@ def test_every_value_knows_its_line(tmp_path: Path) -> None:
     assert source(config, "store") == "file rota.yaml:1"
     assert source(config, "database") == "the store's"
     assert source(config, "scheduler.executor.max_concurrent") == "file rota.yaml:9"
-    assert source(config, "scheduler.tasks.report.retry.base") == "file rota.yaml:19"
+    assert source(config, "scheduler.tasks.report.retry.base") == "file rota.yaml:21"
     assert source(config, "scheduler.tasks.report.timezone") == "the top-level timezone"
-    assert source(config, "scheduler.tasks.digest.timezone") == "file rota.yaml:20"
+    assert source(config, "scheduler.tasks.digest.timezone") == "file rota.yaml:22"
     assert source(config, "scheduler.tasks.report.priority") == "default"
 
 
@@ -139,6 +143,8 @@ OTHER_VALUES = {
     "agents.mcp_socket": "false",
     "agents.timezone": "Asia/Tokyo",
     "events.retention": "9d",
+    "batches.retention": "9d",
+    "batches.generator": "openai",
     "events.dead_retention": "60d",
     "agents.command": '["my-agent", ["--resume", "{sessionId}"]]',
     "agents.input_format": "text",

@@ -29,7 +29,7 @@ def task(**settings: object) -> dict[str, object]:
         ({"schedular": {"a": 1}}, "schedular is a section (argument), but there is no such setting. Did you mean"),
         (
             {"zzz": 1},
-            "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, bus, call_timeout, ",
+            "zzz is 1 (argument), but there is no such setting. Use one of: agents, alerts, batches, bus, ",
         ),
         (
             {"scheduler": {"taks": {}}},
@@ -76,6 +76,8 @@ def test_unknown_settings(settings: dict[str, object], says: str) -> None:
         (task(after=5), "scheduler.tasks.x.after is 5 (argument). Use a list of names"),
         (task(timezone="Europe/Berlim"), "scheduler.tasks.x.timezone is 'Europe/Berlim' (argument). "),
         (task(rate_limit={"burst": 5}), "scheduler.tasks.x.rate_limit has no rate. Add one"),
+        (task(start_limit={"burst": 5}), "scheduler.tasks.x.start_limit has no rate. Add one"),
+        (task(slots="mine"), "scheduler.tasks.x.slots is 'mine' (argument). Use one of: own, shared"),
         (task(rate_limit={"rate": 0}), "scheduler.tasks.x.rate_limit.rate is 0.0 (argument). Use starts per second"),
         (task(batch_size="lots"), "scheduler.tasks.x.batch_size is 'lots' (argument). Use a whole number."),
         (

@@ -112,7 +112,7 @@ def test_no_secret_of_a_sink_is_shown(tmp_path: Path) -> None:
         (alerts(rulez={}), "Did you mean 'rules'?"),
         (alerts(check_interval="10ms"), "alerts.check_interval is 10ms"),
         (rule(threshold=1), "alerts.rules.r has no kind. Say what it looks at: failure_rate, queue_depth"),
-        (rule(kind="failures"), "alerts.rules.r.kind is 'failures' (argument). Did you mean 'failure_rate'?"),
+        (rule(kind="failure_rat"), "alerts.rules.r.kind is 'failure_rat' (argument). Did you mean 'failure_rate'?"),
         (rule(kind="outbox_lags"), "alerts.rules.r.kind is 'outbox_lags' (argument). Did you mean 'outbox_lag'?"),
         (rule(kind="failure_rate", threshold=20), "alerts.rules.r.threshold (argument): A failure rate is a share"),
         (rule(kind="failure_rate", threshold="-1"), "Use a number above 0."),

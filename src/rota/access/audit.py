@@ -93,6 +93,12 @@ class AuditLog:
         finally:
             await self._complete(entry, note)
 
+    def add(self, connection: Connection, principal: Principal, action: str, target: str, after: object = None) -> None:
+        """An entry of what is done in the caller's own transaction: both are there, or neither is."""
+        now = self._database.backend.dialect.now(connection)
+        row = {**_about(principal, action, target), "at": now, "outcome": Note().outcome, "after": _picture(after)}
+        connection.execute(table.insert(), row)
+
     async def page(self, query: AuditQuery) -> tuple[list[AuditEntry], str | None]:
         """A page of entries, newest first, and the cursor of the next one."""
         if not 1 <= query.limit <= MAX_PAGE:
@@ -116,13 +122,7 @@ class AuditLog:
         return entries, (str(entries[-1].id) if len(rows) > query.limit else None)
 
     async def _begin(self, principal: Principal, action: str, target: str) -> int:
-        row = {
-            "actor": principal.id,
-            "role": principal.role.value,
-            "via": principal.via,
-            "action": action,
-            "target": target[:MAX_PICTURE],
-        }
+        row = _about(principal, action, target)
 
         def write(connection: Connection) -> int:
             now = self._database.backend.dialect.now(connection)
@@ -143,6 +143,16 @@ class AuditLog:
         except StoreError as error:
             # An error here would tell whoever asked that nothing happened, and hide why the action itself failed.
             log.error("audit entry without outcome", entry=entry, outcome=values["outcome"], error=str(error))
+
+
+def _about(principal: Principal, action: str, target: str) -> dict[str, str]:
+    return {
+        "actor": principal.id,
+        "role": principal.role.value,
+        "via": principal.via,
+        "action": action,
+        "target": target[:MAX_PICTURE],
+    }
 
 
 def _picture(value: object) -> str | None:

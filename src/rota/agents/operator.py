@@ -20,6 +20,7 @@ from rota.agents.service import Agents
 from rota.clock import Instant
 from rota.database import Database
 from rota.errors import InvalidInput, NotAllowed
+from rota.part import AgentTool, ToolCaller
 from rota.stores.base import Page
 
 __all__ = ["TOOLS", "AgentOperator", "agent_principal", "scope_of"]
@@ -35,16 +36,20 @@ TOOLS: Final = (
     "task_history",
 )
 """What an agent can do with schedules; a token may be narrowed to some of it."""
+_LOOKING: Final = ("list_tasks", "task_history")
 
 
-def scope_of(group: str, tools: Sequence[str] = (), *, in_runs: bool = False) -> dict[str, object]:
-    """What a token is narrowed to: the agents of a group, and, if named, some tools.
+def scope_of(
+    group: str, tools: Sequence[str] = (), *, in_runs: bool = False, others: Sequence[AgentTool] = ()
+) -> dict[str, object]:
+    """What a token is narrowed to: the agents of a group, and, if named, some tools, those that `others` bring too.
 
     `in_runs` marks one that scheduled runs are given: it can look, and hold back, but make nothing.
     """
-    unknown = [tool for tool in tools if tool not in TOOLS]
+    known = [*TOOLS, *(tool.name for tool in others)]
+    unknown = [tool for tool in tools if tool not in known]
     if unknown:
-        raise InvalidInput(f"There is no tool {unknown[0][:80]!r}. Use some of: {', '.join(TOOLS)}.")
+        raise InvalidInput(f"There is no tool {unknown[0][:80]!r}. Use some of: {', '.join(known)}.")
     scope: dict[str, object] = {"group": group}
     return {**scope, **({"tools": list(tools)} if tools else {}), **({"in_runs": True} if in_runs else {})}
 
@@ -89,10 +94,25 @@ class AgentOperator(Actor):
             raise NotAllowed(f"The tool {tool} is not among those that this token has.")
 
     def has_tool(self, tool: str) -> bool:
-        needed = Role.VIEWER if tool in ("list_tasks", "task_history") else Role.OPERATOR
+        needed = Role.VIEWER if self._only_looks(tool) else Role.OPERATOR
         tools = self.principal.scope.get("tools")
         is_named = tools is None or (isinstance(tools, Sequence) and tool in tools)
         return is_named and self.principal.role.allows(needed)
+
+    def _only_looks(self, tool: str) -> bool:
+        if tool in TOOLS:
+            return tool in _LOOKING
+        return any(one.reads for one in self.agents.tools if one.name == tool)
+
+    async def tool_caller(self, tool: AgentTool) -> ToolCaller:
+        """Whoever calls a tool of another part, if the tool is theirs to use."""
+        self.check_tool(tool.name)
+        caller = await self.caller()
+        if self.group is None or self.agents.host is None:
+            raise NotAllowed(f"The tool {tool.name} is for the agents of a group.")
+        if caller.run_id is not None and not (tool.reads or tool.is_for_runs):
+            raise NotAllowed(f"A scheduled run may not use {tool.name}. Ask the owner, in a conversation.")
+        return ToolCaller(self.agents.host, self.group, self.principal)
 
     # --- queries ---
 
@@ -201,7 +221,7 @@ class AgentOperator(Actor):
         expires_at: Instant | None = None,
     ) -> NewToken:
         """Make a token that is good for the agents of one group, and for nothing else."""
-        scope = scope_of(group, tools, in_runs=in_runs)
+        scope = scope_of(group, tools, in_runs=in_runs, others=self.agents.tools if tools else ())
         async with self._acting("token.add", group, Role.ADMIN) as (_, note):
             await (await self.agents.groups()).get(group)
             tokens = Tokens(await self.database())

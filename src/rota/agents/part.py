@@ -57,6 +57,7 @@ class AgentsPart(Part):
             partial(self.host.database_of, AGENTS),
             self._settings or AgentSettings.of(config),
             webhooks=self._webhooks or calls,
+            host=self.host,
         )
 
     def attach(self, host: PartHost) -> None:

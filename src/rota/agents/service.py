@@ -55,6 +55,7 @@ from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.database import Database
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, NotAllowed
 from rota.logs import get_logger
+from rota.part import AgentTool, PartHost
 from rota.stores.base import Page, RunQuery, Store
 from rota.triggers import AnyTrigger, decode_trigger, encode_trigger, parse_trigger
 from rota.webhooks import Webhooks
@@ -80,8 +81,11 @@ class Agents:
         settings: AgentSettings | None = None,
         *,
         webhooks: Webhooks | None = None,
+        host: PartHost | None = None,
     ) -> None:
         self.settings = settings or AgentSettings()
+        self.host = host
+        """Where they are installed; None: nowhere, and no other part brings tools."""
         channels = Channels(self.settings.groups_dir / ".notices", store)
         self._schedules = ScheduleStore(store, database, self.settings, channels, webhooks)
         self._approvals = Approvals(self._schedules)
@@ -96,6 +100,11 @@ class Agents:
     def give_mcp_access(self, access: McpAccess) -> None:
         """Give runs this way to the MCP server, which lies above."""
         self.handler.mcp_access = access
+
+    @property
+    def tools(self) -> list[AgentTool]:
+        """What agents can do beside their schedules: the tools that other parts bring."""
+        return [] if self.host is None else [tool for part in self.host.parts.values() for tool in part.tools()]
 
     async def now(self) -> Instant:
         """What time it is at the store, which decides."""

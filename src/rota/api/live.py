@@ -25,10 +25,12 @@ from rota.errors import StoreError
 from rota.logs import get_logger
 from rota.stores.base import Counts
 
-__all__ = ["Feed", "FeedSettings", "Picture", "Update"]
+__all__ = ["ALIVE", "RETRY_MS", "Feed", "FeedSettings", "Picture", "Update"]
 
 RETRY_MS: Final = 1_000
 """After how long a browser comes back when the stream broke."""
+ALIVE: Final = b": still here\n\n"
+"""Sent after a silence, so that nobody in between takes the line for dead."""
 
 log = get_logger("rota.live")
 
@@ -89,7 +91,13 @@ class Feed:
         self._has_looked = False
         self._news = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self.closed = asyncio.Event()
+        """Set when every stream of the service is to end, those of its parts as well."""
+
+    @property
+    def heartbeat(self) -> float:
+        """For so many seconds a stream says nothing, at most."""
+        return self._settings.heartbeat
 
     @property
     def last_id(self) -> str:
@@ -103,7 +111,7 @@ class Feed:
 
     async def close(self) -> None:
         """End every stream and stop looking. Closing twice is harmless."""
-        self._is_closed = True
+        self.closed.set()
         self._wake()
         looking, self._looking = self._looking, None
         if looking is not None:
@@ -140,7 +148,7 @@ class Feed:
             asked = self._clock.monotonic()
             return is_welcome is not None and not await is_welcome()
 
-        while not self._is_closed:
+        while not self.closed.is_set():
             # Where there is always news there is never a silence to ask in.
             if self._clock.monotonic() - asked >= self._settings.heartbeat and await is_sent_away():
                 return
@@ -156,7 +164,7 @@ class Feed:
             elif not await self._wait(news):
                 if await is_sent_away():
                     return
-                yield b": still here\n\n"
+                yield ALIVE
 
     async def _wait(self, news: asyncio.Event) -> bool:
         """Until there is news; False if there was none for a heartbeat."""
@@ -182,17 +190,17 @@ class Feed:
 
     async def _first_look(self) -> None:
         """Look at once if nobody did for a while, so that a new listener sees what is, not what was."""
-        if self._is_closed:
+        if self.closed.is_set():
             return
         if not self.is_looking:
             self._has_looked = False
             self._looking = asyncio.create_task(self._keep_looking(), name="rota-live")
-        while not self._has_looked and not self._is_closed:
+        while not self._has_looked and not self.closed.is_set():
             await self._news.wait()
 
     async def _keep_looking(self) -> None:
         idle_since: float | None = None
-        while not self._is_closed:
+        while not self.closed.is_set():
             await self._look_once()
             await asyncio.sleep(self._settings.look_every)
             now = self._clock.monotonic()

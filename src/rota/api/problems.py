@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -76,18 +77,30 @@ STATUS: Final[Sequence[tuple[type[RotaError], int]]] = (
     (SchemaMismatch, HTTPStatus.INTERNAL_SERVER_ERROR),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
-"""Which status an error has, the first that fits; whatever is unknown is 404."""
+"""Which status an error has that brings none itself, the first that fits; whatever is unknown is 404."""
 
 
 def problem_of(error: RotaError) -> Problem:
     """What an error of Rota's looks like over HTTP."""
+    extra: dict[str, object] = {"matched": error.count} if isinstance(error, CountChanged) else {}
+    return Problem(_status_of(error), error.code, str(error), _headers_of(error), extra)
+
+
+def _status_of(error: RotaError) -> int:
+    if error.status is not None:
+        return error.status
     status = next((status for kind, status in STATUS if isinstance(error, kind)), None)
     if status is None:
         # Whatever is unknown is a LookupError; anything else that nobody foresaw is our fault.
         status = HTTPStatus.NOT_FOUND if isinstance(error, LookupError) else HTTPStatus.INTERNAL_SERVER_ERROR
-    headers = {"Retry-After": RETRY_AFTER} if isinstance(error, StoreUnavailable) else {}
-    extra: dict[str, object] = {"matched": error.count} if isinstance(error, CountChanged) else {}
-    return Problem(int(status), error.code, str(error), headers, extra)
+    return int(status)
+
+
+def _headers_of(error: RotaError) -> dict[str, str]:
+    if error.retry_after is not None:
+        # Whole seconds, and rather one too many: whoever comes too early is refused again.
+        return {"Retry-After": str(max(math.ceil(error.retry_after), 1))}
+    return {"Retry-After": RETRY_AFTER} if isinstance(error, StoreUnavailable) else {}
 
 
 _WORDS: Final[Mapping[int, tuple[str, str]]] = {

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from rota.agents.part import AgentsPart
 from rota.app.rota import Rota
+from rota.batches.part import BatchesPart
 from rota.config import Config
 from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput
@@ -27,7 +28,7 @@ def build(config: Config, *, serves: bool = True) -> Rota:
 
     One that serves none of them tells the store of none: nobody there may have asked for them.
     """
-    app = Rota(config, parts=[EchoPart(), MemoryPart(), AgentsPart()])
+    app = Rota(config, parts=[EchoPart(), MemoryPart(), AgentsPart(), BatchesPart()])
     app.host.types.declares = serves
     return app
 

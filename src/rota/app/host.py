@@ -477,7 +477,8 @@ class Host:
             self.spool.start()
 
     async def _finish(self) -> None:
-        for finish in self.before_closing:
+        # What was begun last may need what was begun before it; and whoever has finished is no longer on the list.
+        for finish in reversed(self.before_closing.copy()):
             try:
                 async with asyncio.timeout(FINISH_SECONDS):
                     await finish()

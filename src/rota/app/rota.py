@@ -40,6 +40,7 @@ from rota.app.seeds import SchedulerInterface
 from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
 from rota.app.views import SWITCHES, choice
+from rota.batches.part import BatchesPart
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config
 from rota.core.task import NewTask, RunStatus
@@ -55,6 +56,8 @@ from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Sto
 
 if TYPE_CHECKING:
     # Importing Rota imports no engine.
+    from rota.batches.agents.registry import GeneratorFunction
+    from rota.batches.service import Batches
     from rota.database import Database
     from rota.events.consumer import ConsumerFunction
     from rota.events.delivery import Classify
@@ -69,6 +72,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 F = TypeVar("F", bound="ConsumerFunction")
+G = TypeVar("G", bound="GeneratorFunction")
 
 
 class TypeSettings(TypedDict, total=False):
@@ -90,7 +94,9 @@ class TypeSettings(TypedDict, total=False):
     aging: Duration
     max_pending: int
     concurrency: int
+    slots: Literal["shared", "own"]
     rate_limit: RateLimit | Mapping[str, float]
+    start_limit: RateLimit | Mapping[str, float]
     misfire: Literal["latest", "all", "skip"]
     overlap: Literal["skip", "queue"]
     jitter: Duration
@@ -331,6 +337,36 @@ class Rota(SchedulerInterface):
             return function
 
         return declare
+
+    @property
+    def batches(self) -> Batches:
+        """Batches of items: asked for, made by agents wherever a worker runs, streamed back as they come."""
+        return self._batches_part().batches
+
+    def generator(
+        self,
+        type: str,  # noqa: A002 - the word of requests
+        /,
+        *,
+        agent: str | None = None,
+        size: int = 20,
+        similarity: float = 0.95,
+    ) -> Callable[[G], G]:
+        """A function that makes items of a type: `size` of them a call, as a rule, and none that are more alike than
+        `similarity`. It is asked with a `GenerationRequest`, and returns texts, mappings with a name, or `Item`s."""
+        _refuse_function(type, "@app.generator", "@app.generator('recipe')")
+
+        def declare(function: G) -> G:
+            self._batches_part().add_generator(type, function, agent=agent, size=size, similarity=similarity)
+            return function
+
+        return declare
+
+    def _batches_part(self) -> BatchesPart:
+        part = self.host.part(BatchesPart)
+        if not part.is_installed:
+            self.host.add(part)
+        return part
 
     async def events(self) -> Events:
         """The outbox, the bus, and flows that wait for events."""

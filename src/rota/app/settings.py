@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rota.agents.section import AGENTS_SECTION
 from rota.alerts.section import ALERTS_SECTION, section_with
+from rota.batches.section import BATCHES_SECTION
 from rota.config import Config, Section, read_config
 from rota.config.server import SERVER_SECTION
 from rota.config.webhooks import WEBHOOKS_SECTION
@@ -30,6 +31,7 @@ BUILT_IN_SECTIONS: Final[tuple[Section[Any], ...]] = (
     AGENTS_SECTION,
     EVENTS_SECTION,
     PREFECT_SECTION,
+    BATCHES_SECTION,
 )
 """In the order in which `rota config show` has them."""
 

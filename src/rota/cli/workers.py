@@ -39,12 +39,19 @@ async def worker(
     trace_if_configured(rota)
     log_to_stderr(as_json=cli.output.as_json)
     cli.warn(rota.config)
-    at_once = f"{rota.config.max_concurrent} tasks at once"
-    cli.output.note(f"Serving {masked(rota.config.store_url)}, {at_once}. Ctrl-C stops it.")
+    cli.output.note(f"Serving {masked(rota.config.store_url)}, {_at_once(rota)}. Ctrl-C stops it.")
     async with rota:
         await tell_of_database(cli, rota)
         await rota.run()
     cli.output.note("Stopped. Nothing was left running.")
+
+
+def _at_once(app: Rota) -> str:
+    """How many tasks run at once, and of which types how many beside them."""
+    most, registry = app.config.max_concurrent, app.host.registry
+    types = [registry.types[name] for name in sorted(registry.servable())]
+    own = [f", {one.concurrency or most} of {one.name} in slots of their own" for one in types if one.slots == "own"]
+    return f"{most} tasks at once{''.join(own)}"
 
 
 async def tell_of_database(cli: Cli, app: Rota) -> None:

@@ -203,8 +203,9 @@ async def _limits(view: View, form: Form) -> Response:
     for name in ("concurrency", "max_pending"):
         value = form.get(name)
         changes[name] = None if value is None else _whole(value, name)
-    rate, burst = form.get("rate"), form.get("burst")
-    changes["rate_limit"] = None if rate is None else {"rate": _rate(rate), "burst": _whole(burst or "1", "burst")}
+    for name, prefix in (("rate_limit", ""), ("start_limit", "start_")):
+        rate, burst = form.get(f"{prefix}rate"), form.get(f"{prefix}burst")
+        changes[name] = None if rate is None else {"rate": _rate(rate), "burst": _whole(burst or "1", "burst")}
     await view.operator.override(task_type, changes)
     return view.back(f"The limits of {task_type} are set.", _origin(view, form))
 

@@ -25,6 +25,7 @@ __all__ = [
     "log_height",
     "nice_top",
     "powers_up_to",
+    "progress",
     "spark",
     "timeline",
 ]
@@ -178,6 +179,16 @@ def gauge(value: float, most: float, label: str) -> Markup:
         '<title>{}</title><rect class="track" width="100" height="6"/>'
         '<rect class="{}" width="{:.1f}" height="6"/></svg>'
     ).format(label, label, kind, share * 100)
+
+
+def progress(value: float, most: float, kind: str, label: str, *, mark: float | None = None) -> Markup:
+    """How far something has come, in the colour of its class; `mark` is a line at a value worth knowing."""
+    share, place = (0.0 if most <= 0 or at is None else min(1.0, at / most) * 100 for at in (value, mark))
+    line = Markup('<line class="mark" x1="{}" x2="{}" y1="0" y2="6"/>').format(f"{place:.1f}", f"{place:.1f}")
+    return Markup(
+        '<svg class="gauge progress" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<title>{}</title><rect class="track" width="100" height="6"/><rect class="{}" width="{}" height="6"/>{}</svg>'
+    ).format(label, label, kind, f"{share:.1f}", "" if mark is None else line)
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> Markup:

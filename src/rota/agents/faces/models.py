@@ -249,4 +249,4 @@ class AgentTokenRequest(_Request):
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=_NO_NUL)]
     look_only: bool = False
     in_runs: bool = False
-    tools: Annotated[list[Word], Field(max_length=8)] = []
+    tools: Annotated[list[Word], Field(max_length=64)] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -67,40 +67,47 @@ async def follow_changes(
     async def is_welcome() -> bool:
         return await is_still_welcome(request)
 
-    return EventStream(service.feed.listen(last_event_id or after, is_welcome=is_welcome))
+    return EventStream(service.feed.listen(last_event_id or after, is_welcome=is_welcome), service.feed.closed)
 
 
 class EventStream(Response):
-    """Sends a stream of events until it ends or the client has gone."""
+    """Sends a stream of events until it ends, `closed` is set or the client has gone."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], closed: asyncio.Event) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._chunks = chunks
+        self._closed = closed
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._chunks):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            # One task sends, the other one notices that the client has gone, which a silent stream would not.
+            # One task sends, the others notice that the client has gone or the service ends, which a silent stream
+            # would not.
             sending = asyncio.ensure_future(self._send_all(send))
             leaving = asyncio.ensure_future(_until_gone(receive))
+            closing = asyncio.ensure_future(self._closed.wait())
+            is_gone = True
             try:
-                await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([sending, leaving, closing], return_when=asyncio.FIRST_COMPLETED)
+                is_gone = leaving.done()
             finally:
-                for task in (sending, leaving):
+                for task in (sending, leaving, closing):
                     task.cancel()
-                results = await asyncio.gather(sending, leaving, return_exceptions=True)
+                results = await asyncio.gather(sending, leaving, closing, return_exceptions=True)
             _raise_if_broken(results)
+            if not is_gone:
+                with suppress(OSError):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
         async for chunk in self._chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _raise_if_broken(results: Iterable[BaseException | None]) -> None:
+def _raise_if_broken(results: Iterable[object]) -> None:
     for result in results:
         # A client that goes away in the middle of a chunk is no error of ours.
         if isinstance(result, Exception) and not isinstance(result, OSError):

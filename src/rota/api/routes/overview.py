@@ -28,6 +28,7 @@ class LimitsModel(AnswerModel):
     max_pending: int
     concurrency: int | None
     rate_limit: dict[str, float] | None
+    start_limit: dict[str, float] | None
 
 
 class QueueModel(AnswerModel):
@@ -180,6 +181,7 @@ def queue_shape(record: TypeRecord, counts: Counts, due_at: Instant | None, hand
             "max_pending": effective.max_pending,
             "concurrency": effective.concurrency,
             "rate_limit": None if effective.rate_limit is None else msgspec.structs.asdict(effective.rate_limit),
+            "start_limit": None if effective.start_limit is None else msgspec.structs.asdict(effective.start_limit),
         },
         "handlers": handlers,
     }

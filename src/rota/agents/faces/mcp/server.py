@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 from pydantic import ValidationError
 
 from rota.agents.faces.mcp.line_stream import LineStream
-from rota.agents.faces.mcp.tools import EXAMPLES, TOOLS
+from rota.agents.faces.mcp.tools import EXAMPLES, TOOLS, brought
 from rota.agents.operator import AgentOperator
 from rota.core.task_type import did_you_mean
 from rota.errors import RotaError
@@ -33,10 +33,11 @@ _INSTRUCTIONS: Final = (
 
 
 class AgentServer(MCPServer[Any]):
-    """The tools of scheduled agents, in somebody's name."""
+    """The tools of scheduled agents and those that other parts bring, in somebody's name."""
 
     def __init__(self, operator: AgentOperator) -> None:
-        tools = [tool for tool in TOOLS if operator.has_tool(tool.name)]
+        others = operator.agents.tools
+        tools = [tool for tool in (*TOOLS, *map(brought, others)) if operator.has_tool(tool.name)]
         with _logging_as_it_is():
             super().__init__(
                 "rota",
@@ -48,6 +49,7 @@ class AgentServer(MCPServer[Any]):
                 subscriptions=False,
             )
         self.operator = operator
+        self._examples = {**EXAMPLES, **{tool.name: tool.example for tool in others}}
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -62,7 +64,7 @@ class AgentServer(MCPServer[Any]):
             raise
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                raise ToolError(_correction(name, error.__cause__)) from error.__cause__
+                raise ToolError(_correction(name, self._examples[name], error.__cause__)) from error.__cause__
             raise
 
     async def converse(self, reader: StreamReader, writer: StreamWriter) -> None:
@@ -73,20 +75,21 @@ class AgentServer(MCPServer[Any]):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     def _check_there(self, name: str) -> None:
-        if name not in EXAMPLES:
-            raise ToolError(f"There is no tool {name[:80]!r}. {did_you_mean(name, list(EXAMPLES))} [invalid_input]")
+        if name not in self._examples:
+            offer = did_you_mean(name, list(self._examples))
+            raise ToolError(f"There is no tool {name[:80]!r}. {offer} [invalid_input]")
         if not self.operator.has_tool(name):
             raise ToolError(f"The tool {name} is not yours to use. Ask the owner. [not_allowed]")
 
 
-def _correction(name: str, error: ValidationError) -> str:
+def _correction(name: str, example: str, error: ValidationError) -> str:
     """What is wrong with the arguments, each in a few words, and a call that is right."""
     wrong: list[str] = []
     for one in error.errors(include_url=False, include_input=False)[:10]:
         where = ".".join(str(part) for part in one["loc"])
         known = "there is no such argument" if one["type"] == "extra_forbidden" else one["msg"]
         wrong.append(f"{where[:80]}: {known}")
-    return f"The arguments of {name} are not right. {'; '.join(wrong)}. A good call: {EXAMPLES[name]} [invalid_input]"
+    return f"The arguments of {name} are not right. {'; '.join(wrong)}. A good call: {example} [invalid_input]"
 
 
 @contextmanager

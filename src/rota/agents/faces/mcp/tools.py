@@ -6,6 +6,7 @@ Descriptions speak to the model that calls. Who calls is never among the argumen
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Final, Literal, Protocol, cast
 
 from mcp.server.mcpserver import Context
@@ -24,8 +25,9 @@ from rota.agents.faces.mcp.tool_answers import (
 )
 from rota.agents.operator import AgentOperator
 from rota.agents.schedules.schedule import AgentSchedule
+from rota.part import AgentTool
 
-__all__ = ["EXAMPLES", "TOOLS", "Speaking"]
+__all__ = ["EXAMPLES", "TOOLS", "Speaking", "brought"]
 
 Here = Context[Any, Any]
 ScheduleType = Literal["cron", "interval", "once"]
@@ -192,18 +194,39 @@ def _changed(schedule: AgentSchedule, verb: str, done: str) -> TaskAnswer:
 
 
 def _tool(
-    function: Callable[..., Any], title: str, *, reads: bool = False, destroys: bool = False, again: bool = False
+    function: Callable[..., Any],
+    title: str,
+    *,
+    name: str | None = None,
+    caller: str | None = None,
+    reads: bool = False,
+    destroys: bool = False,
+    again: bool = False,
 ) -> Tool:
     hints = ToolAnnotations(
         title=title, read_only_hint=reads, destructive_hint=destroys, idempotent_hint=again, open_world_hint=False
     )
-    tool = Tool.from_function(function, title=title, annotations=hints, structured_output=True)
+    tool = Tool.from_function(
+        function, name=name, title=title, context_kwarg=caller, annotations=hints, structured_output=True
+    )
     # An argument that does not exist is a misunderstanding, or an attempt: neither is to be passed over.
     model = tool.fn_metadata.arg_model
     model.model_config["extra"] = "forbid"
     model.model_rebuild(force=True)
     tool.parameters = model.model_json_schema(by_alias=True)
     return tool
+
+
+@cache
+def brought(tool: AgentTool) -> Tool:
+    """A tool that another part brings. It is called with whoever calls, in the place of the SDK's context."""
+    made = _tool(tool.function, tool.title, name=tool.name, caller="caller", reads=tool.reads, again=tool.reads)
+
+    async def call(caller: Here, **arguments: Any) -> Any:
+        return await tool.function(caller=await _operator(caller).tool_caller(tool), **arguments)
+
+    made.fn = call
+    return made
 
 
 TOOLS: Final[tuple[Tool, ...]] = (

@@ -1,0 +1,1 @@
+"""The agents of batches: which of them makes what, and how they are asked."""

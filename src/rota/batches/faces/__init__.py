@@ -1,0 +1,1 @@
+"""What batches add to the faces: routes, pages, commands, and tools for agents."""

@@ -1,0 +1,232 @@
+"""The rows of batches: read, written and numbered, within a transaction of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, bindparam, func, insert, literal_column, select, update
+
+from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, UnknownBatch
+from rota.clock import Instant
+from rota.database import Database
+from rota.database.tables.batches import batch_events, batch_items, batch_subtasks, batches
+
+__all__ = ["BATCHES_CHANGED", "QUEUE_TO_TELL", "BatchEvent", "BatchRows", "batch_of", "subtask_of"]
+
+BATCHES_CHANGED: Final = "batches"
+"""The topic of whoever waits for a result, or shows what has come."""
+QUEUE_TO_TELL: Final = "batch queue"
+"""The topic of whoever tells the queue which subtasks it is to take on, or to drop."""
+
+_b, _s, _i, _e = batches.c, batch_subtasks.c, batch_items.c, batch_events.c
+_BATCH: Final = select(batches).where(_b.id == bindparam("the_id"))
+# The batch, then the subtask: whoever holds both takes them in this order.
+_PAIR: Final = (
+    select(
+        *(column.label(f"b_{column.name}") for column in batches.columns),
+        *(column.label(f"s_{column.name}") for column in batch_subtasks.columns),
+    )
+    .select_from(batches)
+    .join(batch_subtasks, _s.batch_id == _b.id)
+    .order_by(_b.id, _s.id)
+)
+_SUBTASKS_OF: Final = select(batch_subtasks).where(_s.batch_id == bindparam("of_batch")).order_by(_s.round, _s.index)
+_LOST: Final = select(func.coalesce(func.sum(_s.count), 0)).where(
+    _s.batch_id == bindparam("of_batch"), _s.status == literal_column("'failed'")
+)
+_OPEN_OF: Final = select(batch_subtasks).where(
+    _s.batch_id == bindparam("of_batch"), _s.status.in_([literal_column("'queued'"), literal_column("'dispatched'")])
+)
+_KEPT: Final = _i.outcome == literal_column("'kept'")
+_NAMES: Final = select(_i.name).where(_i.batch_id == bindparam("of_batch"), _KEPT).order_by(_i.number)
+_NAMES_OF: Final = select(_i.batch_id, _i.name).where(_KEPT).order_by(_i.batch_id, _i.number)
+_NAMES_OF_SESSION: Final = (
+    select(_i.name)
+    .join(batches, _b.id == _i.batch_id)
+    .where(_b.session_id == bindparam("of_session"), _b.type == bindparam("of_type"), _KEPT)
+    .order_by(_i.batch_id, _i.number)
+)
+_LATEST_NAMES: Final = (
+    select(_i.name)
+    .where(_i.batch_id == bindparam("of_batch"), _KEPT)
+    .order_by(_i.number.desc())
+    .limit(bindparam("most"))
+)
+_EVENTS_AFTER: Final = (
+    select(batch_events)
+    .where(_e.batch_id == bindparam("of_batch"), _e.number > bindparam("after"))
+    .order_by(_e.number)
+    .limit(bindparam("most"))
+)
+_INSERT_EVENTS: Final = insert(batch_events)
+_INSERT_ITEMS: Final = insert(batch_items)
+_INSERT_SUBTASKS: Final = insert(batch_subtasks)
+
+
+# Written whole, by statements that are made once: making one takes longer than running it.
+_CHANGING: Final = (
+    "status",
+    "reason",
+    "expected",
+    "done",
+    "failed",
+    "items",
+    "duplicates",
+    "invalid",
+    "late",
+    "rounds",
+    "tokens_in",
+    "tokens_out",
+    "events",
+    "numbers",
+    "first_at",
+    "ended_at",
+)
+_MOVING: Final = ("status", "errors", "queue_told", "ended_at", "wait_ms", "error_class", "error", "kept")
+_SAVE_BATCH: Final = (
+    update(batches).where(_b.id == bindparam("new_id")).values({name: bindparam(f"new_{name}") for name in _CHANGING})
+)
+_SAVE_SUBTASK: Final = (
+    update(batch_subtasks)
+    .where(_s.id == bindparam("new_id"))
+    .values({name: bindparam(f"new_{name}") for name in _MOVING})
+)
+
+
+def _named(what: Batch | Subtask, names: Sequence[str]) -> dict[str, Any]:
+    values = {f"new_{name}": getattr(what, name) for name in names}
+    return {**values, "new_id": what.id, "new_status": what.status.value}
+
+
+class BatchEvent(NamedTuple):
+    """One thing that was told about a batch."""
+
+    number: int
+    event: str
+    data: str
+    """JSON."""
+    at: Instant
+
+
+def batch_of(row: Row[Any]) -> Batch:
+    """The batch in a row, whatever else it has."""
+    return Batch(**_values(row, Batch.__struct_fields__, BatchStatus))
+
+
+def subtask_of(row: Row[Any]) -> Subtask:
+    """The subtask in a row, whatever else it has."""
+    return Subtask(**_values(row, Subtask.__struct_fields__, SubtaskStatus))
+
+
+def _values(row: Row[Any], names: Sequence[str], status: type[StrEnum], prefix: str = "") -> dict[str, Any]:
+    # By its mapping, as documented: `count` and `index` of a row are methods of a tuple.
+    mapping = row._mapping  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return {**{name: mapping[prefix + name] for name in names}, "status": status(mapping[f"{prefix}status"])}
+
+
+class BatchRows:
+    """Those of one database. Whoever changes a batch has its row locked, so what is told about it has an order."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._dialect = database.backend.dialect
+        self._locked_batch = self._dialect.locked(_BATCH)
+        self._locked_open = self._dialect.locked(_OPEN_OF)
+        self._locked_pairs = self._dialect.locked(_PAIR.where(self._dialect.among(_s.id)))
+        self._names_of = _NAMES_OF.where(self._dialect.among(_i.batch_id))
+
+    def now(self, connection: Connection) -> Instant:
+        return self._dialect.now(connection)
+
+    def tell(self, connection: Connection) -> None:
+        """Whoever waits for something of a batch looks again, once this is committed."""
+        self.database.changes.poke(connection, BATCHES_CHANGED)
+
+    # --- a batch ---
+
+    def batch(self, connection: Connection, batch_id: str) -> Batch:
+        row = connection.execute(_BATCH, {"the_id": batch_id}).first()
+        if row is None:
+            raise UnknownBatch(f"No batch has the id {batch_id!r}. `rota batch ls` lists them.")
+        return batch_of(row)
+
+    def locked_batch(self, connection: Connection, batch_id: str) -> Batch | None:
+        """The batch, held until the transaction ends; None if it is gone."""
+        row = connection.execute(self._locked_batch, {"the_id": batch_id}).first()
+        return None if row is None else batch_of(row)
+
+    # --- its subtasks ---
+
+    def locked_pairs(self, connection: Connection, ids: Sequence[str]) -> list[tuple[Batch, Subtask]]:
+        """Subtasks with their batches, held until the transaction ends; those that are gone are left out."""
+        rows = connection.execute(self._locked_pairs, {"keys": self._dialect.keys(ids)})
+        return [
+            (
+                Batch(**_values(row, Batch.__struct_fields__, BatchStatus, "b_")),
+                Subtask(**_values(row, Subtask.__struct_fields__, SubtaskStatus, "s_")),
+            )
+            for row in rows
+        ]
+
+    def subtasks(self, connection: Connection, batch_id: str) -> list[Subtask]:
+        return [subtask_of(row) for row in connection.execute(_SUBTASKS_OF, {"of_batch": batch_id})]
+
+    def open_subtasks(self, connection: Connection, batch_id: str) -> list[Subtask]:
+        return [subtask_of(row) for row in connection.execute(self._locked_open, {"of_batch": batch_id})]
+
+    def lost(self, connection: Connection, batch_id: str) -> int:
+        """How many items its failed subtasks were to bring."""
+        return int(connection.execute(_LOST, {"of_batch": batch_id}).scalar_one())
+
+    def tell_queue(self, connection: Connection) -> None:
+        """Somebody looks for subtasks that the queue does not know the state of, once this is committed."""
+        self.database.changes.poke(connection, QUEUE_TO_TELL)
+
+    # --- its items and events ---
+
+    def names(self, connection: Connection, batch: Batch) -> list[str]:
+        """The names that an item of the batch must not be like."""
+        if batch.distinct == "session":
+            given = {"of_session": batch.session_id, "of_type": batch.type}
+            found = connection.execute(_NAMES_OF_SESSION, given)
+        else:
+            found = connection.execute(_NAMES, {"of_batch": batch.id})
+        return list(found.scalars())
+
+    def latest_names(self, connection: Connection, batch_id: str, most: int) -> list[str]:
+        return list(connection.execute(_LATEST_NAMES, {"of_batch": batch_id, "most": most}).scalars())
+
+    def names_of(self, connection: Connection, of: Sequence[Batch]) -> dict[str, list[str]]:
+        """The names that are there, of each batch."""
+        found: dict[str, list[str]] = {batch.id: [] for batch in of}
+        if found:
+            for row in connection.execute(self._names_of, {"keys": self._dialect.keys(list(found))}):
+                found[row.batch_id].append(row.name)
+        return found
+
+    def write(
+        self,
+        connection: Connection,
+        *,
+        batches: Sequence[Batch] = (),
+        subtasks: Sequence[Subtask] = (),
+        new_subtasks: Sequence[Mapping[str, Any]] = (),
+        items: Sequence[Mapping[str, Any]] = (),
+        events: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """What has changed and is held, and what is new: a statement for each kind, however many there are."""
+        for statement, rows in (
+            (_INSERT_ITEMS, items),
+            (_SAVE_SUBTASK, [_named(one, _MOVING) for one in subtasks]),
+            (_INSERT_SUBTASKS, new_subtasks),
+            (_INSERT_EVENTS, events),
+            (_SAVE_BATCH, [_named(one, _CHANGING) for one in batches]),
+        ):
+            if rows:
+                connection.execute(statement, list(rows))
+
+    def events_after(self, connection: Connection, batch_id: str, after: int, most: int) -> list[BatchEvent]:
+        given = {"of_batch": batch_id, "after": after, "most": most}
+        return [BatchEvent(row.number, row.event, row.data, row.at) for row in connection.execute(_EVENTS_AFTER, given)]
