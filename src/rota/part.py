@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from rota.access import Principal
 from rota.clock import Clock, Instant
 from rota.config import Config, Section
 from rota.core.alert import AlertKind, AlertRule, AlertUnit
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from typer import Typer
 
+    from rota.access import Principal
     from rota.api.service import Service
     from rota.dashboard.part import Pages
     from rota.database import Database

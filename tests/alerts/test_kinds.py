@@ -20,6 +20,7 @@ from rota import Config, Rota, load_config
 from rota.access import Role
 from rota.alerts import AlertDuty, Alerts, kinds_of, rules_of
 from rota.alerts.section import AlertsConfig
+from rota.batches.alert_kinds import ALERT_KINDS
 from rota.core.alert import ENGINE_KINDS, AlertRule, AlertUnit
 from rota.errors import InvalidConfig
 from rota.part import AlertContext, Measured, MeasuredKind, Part
@@ -148,6 +149,7 @@ async def test_one_that_cannot_be_measured_stays_as_it_is_and_stops_nobody_else(
 # --- at work, on every face ------------------------------------------------------------------------------------------
 
 EVENT_KINDS = ("outbox_lag", "event_dead_letters")
+BATCH_KINDS = tuple(one.name for one in ALERT_KINDS)
 RULES = """
 alerts:
   check_interval: 1s
@@ -172,7 +174,7 @@ async def test_it_fires_beside_a_worker_and_is_shown(tmp_path: Path, sqlite_url:
                 await client.get(stage.login(Role.VIEWER), follow_redirects=True)
                 page = (await client.get(f"{stage.url}/alerts")).text
     assert (firing["rule"], firing["subject"]) == ("old", "letterbox")
-    assert [one["kind"] for one in kinds] == [*ENGINE_KINDS, *EVENT_KINDS, "letter_age"]
+    assert [one["kind"] for one in kinds] == [*ENGINE_KINDS, *EVENT_KINDS, *BATCH_KINDS, "letter_age"]
     assert kinds[-1] == {
         "kind": "letter_age",
         "about": "how long the oldest letter has been waiting",
@@ -238,7 +240,8 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
     assert "alerts.rules.r.kind is 'letter_ages' (argument). Did you mean 'letter_age'?" in said
     assert ", ".join([*ENGINE_KINDS, "letter_age", *EVENT_KINDS]) in said
     assert "Rota(..., parts=[...])" in said
-    assert f"Use one of: {', '.join(sorted([*ENGINE_KINDS, *EVENT_KINDS]))}." in refusal({"kind": "zzz"})
+    known = sorted([*ENGINE_KINDS, *EVENT_KINDS, *BATCH_KINDS])
+    assert f"Use one of: {', '.join(known)}." in refusal({"kind": "zzz"})
     assert "alerts.rules.r.kind is ['x'] (argument). Use one of: " in refusal({"kind": ["x"]})
 
 

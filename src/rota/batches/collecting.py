@@ -19,8 +19,7 @@ from rota.batches.dedupe import normal, sift
 from rota.batches.ending import Ending, progress_of
 from rota.batches.generators.base import Item, item_of
 from rota.batches.ledger import Ledger
-from rota.batches.messages import Created, Failed, read
-from rota.batches.names import CREATED
+from rota.batches.messages import Created, Failed, read_answer
 from rota.batches.split import top_up
 from rota.batches.stats import BatchStats
 from rota.clock import SECOND, Instant
@@ -54,7 +53,7 @@ class Collecting:
     async def collect(self, event: Event) -> Effect:
         """What is to be committed with an event of an agent; those that come together are collected together."""
         try:
-            message = read(event, Created) if event.event_type == CREATED else read(event, Failed)
+            message = read_answer(event)
         except InvalidInput as error:
             raise NonRetriable(str(error)) from None
         return JointEffect(self.collect_all, message)

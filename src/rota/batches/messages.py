@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from rota.batches.batch import Batch, Subtask
-from rota.batches.names import AGGREGATE, FINISHED, REQUESTED, SUBMITTED
+from rota.batches.names import AGGREGATE, CREATED, FINISHED, REQUESTED, SUBMITTED
 from rota.codec import warmed
 from rota.errors import InvalidInput
 from rota.events.envelope import Event
 
-__all__ = ["Created", "Failed", "Requested", "Usage", "finished", "read", "requested", "submitted"]
+__all__ = [
+    "Created",
+    "Failed",
+    "Requested",
+    "Usage",
+    "finished",
+    "read_answer",
+    "read_request",
+    "requested",
+    "submitted",
+]
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +84,6 @@ warmed(
 )
 warmed(msgspec.json.Decoder(Created), '{"session_id":"s","task_id":"t","items":[{}],"usage":{}}')
 warmed(msgspec.json.Decoder(Failed), '{"session_id":"s","task_id":"t","reason":"r"}')
-
-Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 def submitted(batch: Batch) -> Event:
@@ -140,10 +150,24 @@ def _event(event_type: str, batch: Batch, payload: object, *, key: str, event_id
     )
 
 
-def read(event: Event, shape: type[Shape]) -> Shape:
-    """What an event carries; `InvalidInput` if it is not as agreed."""
+def read_request(event: Event) -> Requested:
+    """What an agent is asked for; `InvalidInput` if that is not as agreed."""
+    with _as_agreed(event):
+        return msgspec.convert(event.payload, Requested)
+
+
+def read_answer(event: Event) -> Created | Failed:
+    """What an agent has answered; `InvalidInput` if that is not as agreed."""
+    with _as_agreed(event):
+        if event.event_type == CREATED:
+            return msgspec.convert(event.payload, Created)
+        return msgspec.convert(event.payload, Failed)
+
+
+@contextmanager
+def _as_agreed(event: Event) -> Iterator[None]:
     try:
-        return msgspec.convert(event.payload, shape)
+        yield
     except msgspec.MsgspecError as error:
         raise InvalidInput(
             f"The payload of the {event.event_type} {event.event_id} is not as agreed: {error}."

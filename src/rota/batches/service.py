@@ -162,7 +162,9 @@ class Batches:
 
     def __init__(self, part: BatchesPart) -> None:
         self._part = part
-        self._has_room_until = 0.0
+        self._room = 0
+        """Subtasks that the queue had room for when it was last asked, less those that came since."""
+        self._room_until = 0.0
 
     # --- asking for one ---
 
@@ -225,6 +227,7 @@ class Batches:
 
         accepted = await work.database.grouped(accept)
         part.open_gates()
+        self._room -= len(accepted.subtasks)
         if accepted.subtasks:
             try:
                 await work.offering.offer(store, accepted.batch, accepted.subtasks)
@@ -255,9 +258,9 @@ class Batches:
             )
 
     async def _check_queue(self, store: Store) -> None:
-        """How full it is was seen a moment ago, as a rule: it is no exact number anyway."""
+        """How full it is was seen a moment ago, as a rule: only what others have offered since is not counted."""
         now = self._part.host.clock.monotonic()
-        if now < self._has_room_until:
+        if now < self._room_until and self._room > 0:
             return
         counts = (await store.counts()).get(DETAIL_BATCH)
         pending = 0 if counts is None else counts.pending
@@ -269,8 +272,8 @@ class Batches:
                 f" (tasks.{DETAIL_BATCH}.max_pending). Ask again in a while.",
                 _FULL_SECONDS,
             )
-        if not limits or pending < limits[0] // 2:
-            self._has_room_until = now + _ROOM_SECONDS
+        self._room = limits[0] - pending if limits else 0
+        self._room_until = now + _ROOM_SECONDS
 
     # --- looking ---
 

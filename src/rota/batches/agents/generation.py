@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, select
 from rota.batches.agents.registry import ItemTypes
 from rota.batches.generators.base import Generated, GenerationRequest, Generator, Item, item_of
 from rota.batches.limits import CALLS_BUCKET, TOKENS_BUCKET, Limits
-from rota.batches.messages import Created, Failed, Requested, Usage, read
+from rota.batches.messages import Created, Failed, Requested, Usage, read_request
 from rota.batches.names import CREATED, FAILED
 from rota.batches.stats import BatchStats
 from rota.clock import SECOND, Clock, Millis
@@ -75,7 +75,7 @@ class Generation:
     async def answer(self, event: Event) -> Effect | None:
         """What is to be committed with a request: its result."""
         try:
-            asked = read(event, Requested)
+            asked = read_request(event)
         except InvalidInput as error:
             raise NonRetriable(str(error)) from None
         if not await self._is_wanted(asked):

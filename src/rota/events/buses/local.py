@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, literal_column, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, literal_column, or_, select, update
 
 from rota.clock import Instant, Millis
 from rota.database import Database
@@ -110,10 +110,15 @@ class LocalBus(Bus):
             first = select(func.min(outbox.c.position)).where(
                 outbox.c.topic == offsets.c.topic, outbox.c.sent_at >= since, outbox.c.position.is_not(None)
             )
-            back = {"position": first.scalar_subquery() - 1, "lease_until": 0, "token": None, "owner": None}
-            connection.execute(
-                update(offsets).where(of_consumer, first.scalar_subquery() <= offsets.c.position).values(back)
-            )
+            before = first.scalar_subquery() - 1
+            # Also of one that has not come so far: its reader may be further than it has committed.
+            back = {
+                "position": case((before < offsets.c.position, before), else_=offsets.c.position),
+                "lease_until": 0,
+                "token": None,
+                "owner": None,
+            }
+            connection.execute(update(offsets).where(of_consumer, before.is_not(None)).values(back))
             self.database.changes.poke(connection, EVENTS_PLACED)
 
         await self.database.write(write)
