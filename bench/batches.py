@@ -195,7 +195,7 @@ async def _aging() -> list[tuple[int, float]]:
 async def _wait_of(priority: int) -> float:
     store, now = MemoryStore(), 1_000_000
     await store.open()
-    await store.put_type(TaskType(name="t", trigger_mode=TriggerMode.ONCE, aging_ms=LEVEL_MS))
+    await store.put_types([TaskType(name="t", trigger_mode=TriggerMode.ONCE, aging_ms=LEVEL_MS)])
     # The queue is never empty: two came before.
     early = [NewTask(task_type="t", key=f"early {number}", priority=10) for number in range(2)]
     await store.schedule([*early, NewTask(task_type="t", key="one", priority=priority)], now=now)

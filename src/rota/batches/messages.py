@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -165,7 +165,7 @@ def read_answer(event: Event) -> Created | Failed:
 
 
 @contextmanager
-def _as_agreed(event: Event) -> Iterator[None]:
+def _as_agreed(event: Event) -> Generator[None]:
     try:
         yield
     except msgspec.MsgspecError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -224,14 +224,19 @@ class MemoryTransaction:
 
     # --- serials ---
 
-    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+    def lock_serials(self, serials: Sequence[tuple[str, str]], *, wait: bool) -> Collection[tuple[str, str]]:
         """The store's lock already holds everything."""
+        return serials
 
-    def running_under(self, task_type: str, serial: str) -> int:
-        return sum(task.task_type == task_type and task.serial == serial for task in self._running())
+    def running_under(self, task_type: str, serials: Collection[str]) -> Mapping[str, int]:
+        under = [task.serial for task in self._running() if task.task_type == task_type]
+        return Counter(serial for serial in under if serial is not None and serial in serials)
 
-    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
-        aging_ms = self._types[task_type].task_type.aging_ms
+    def with_parked(self, task_type: str, serials: Collection[str]) -> Collection[str]:
+        under = [task.serial for task in self._parked() if task.task_type == task_type]
+        return {serial for serial in under if serial is not None and serial in serials}
+
+    def parked(self, task_type: str, serial: str, aging_ms: Millis, limit: int) -> Sequence[Entry]:
         waiting = [task for task in self._parked() if task.task_type == task_type and task.serial == serial]
         waiting.sort(key=lambda task: rank(task, aging_ms))
         return self._entries(waiting[:limit])
@@ -241,7 +246,7 @@ class MemoryTransaction:
 
     def idle_serials(self, limit: int) -> Sequence[tuple[str, str]]:
         waiting = {(task.task_type, task.serial) for task in self._parked() if task.serial is not None}
-        return sorted(pair for pair in waiting if self.running_under(*pair) == 0)[:limit]
+        return sorted(pair for pair in waiting if not self.running_under(pair[0], [pair[1]]))[:limit]
 
     # --- types, counters, tokens ---
 
@@ -425,7 +430,7 @@ class MemoryTransaction:
             running=self.counters[identity.task_type]["running"],
             serial_running=0
             if task is None or task.serial is None
-            else self.running_under(task.task_type, task.serial),
+            else self.running_under(task.task_type, [task.serial]).get(task.serial, 0),
             tokens=tokens_now(
                 record.effective.rate_limit, self._buckets.get(buckets.rate_bucket(identity.task_type)), now
             ),

@@ -86,13 +86,20 @@ class Transaction(Protocol):
         """The priorities that the type has ever used."""
         ...
 
-    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
-        """Keep every other transaction from counting or changing who runs under these until this one ends."""
+    def lock_serials(self, serials: Sequence[tuple[str, str]], *, wait: bool) -> Collection[tuple[str, str]]:
+        """Keep every other transaction from counting or changing who runs under these until this one ends. Which are
+        kept so: without waiting, not those that another transaction keeps."""
         ...
 
-    def running_under(self, task_type: str, serial: str) -> int: ...
+    def running_under(self, task_type: str, serials: Collection[str]) -> Mapping[str, int]:
+        """How many run under each; one that is not named has none."""
+        ...
 
-    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
+    def with_parked(self, task_type: str, serials: Collection[str]) -> Collection[str]:
+        """Those under which a task is parked."""
+        ...
+
+    def parked(self, task_type: str, serial: str, aging_ms: Millis, limit: int) -> Sequence[Entry]:
         """The parked tasks of a serial that rank first."""
         ...
 

@@ -142,7 +142,7 @@ def erase_user(work: Work, data: UserData, user_id: str, limit: int) -> Erasure:
     identities = data.known_of(user_id, until=until, limit=limit)
     tasks = erase(work, identities, until)
     erase_completed_for(work, followers_of(work.types, identities), until)
-    work.finish()
+    work.flush()
     data.drop_completions(user_id, until)
     left = limit - len(identities)
     runs = data.drop_runs_of(user_id, until, left) if left else 0

@@ -89,6 +89,8 @@ TOMBSTONE_TTL: Millis = 7 * DAY
 """How long it is remembered that a user was erased: the id is theirs, too."""
 CLAIM_ROUNDS = 20
 """How often a claim looks again after it had to park what it found: a bound on one step's work."""
+ELSEWHERE_MS: Millis = 10
+"""What another step holds at this moment is to be had again after so long."""
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def _refusal(work: Work, new: NewTask, record: TypeRecord) -> ScheduleOutcome | 
 
 def _owned(work: Work, new: NewTask, owner: str) -> int:
     # What this very step has made is not yet in the transaction's count: write it first.
-    work.finish()
+    work.flush()
     return work.transaction.owned(new.task_type, owner)
 
 
@@ -244,10 +246,11 @@ def claim(work: Work, request: ClaimRequest) -> Claimed:
         if not queues:
             break
         # Write what was parked or skipped, so that the next look finds others.
-        work.finish()
+        work.flush()
         candidates = [_seen(work, queue, request.exclude) for queue in queues]
         claiming.share_out(queues, [_heads(work, seen) for seen in candidates])
-        for queue, seen in zip(queues, candidates, strict=True):
+        # By name, in every claim: each type may have a bucket to wait for.
+        for queue, seen in sorted(zip(queues, candidates, strict=True), key=lambda pair: pair[0].name):
             _start(work, queue, seen, request)
     return claiming.claimed(work.now)
 
@@ -298,15 +301,19 @@ def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collectio
 def _take_some(
     work: Work, task_type: TaskType, candidates: Sequence[Task], request: ClaimRequest
 ) -> tuple[list[Task], Instant | None]:
-    """Those of the candidates that could start, and if the type's rate kept others back, until when it does."""
+    """Those of the candidates that could start, and if the type's rate or another step kept others back, until when."""
     if not candidates:
         return [], None
     allowance = _Allowance(work, task_type)
-    holders = _Holders(work, candidates)
+    holders = _Holders(work, task_type.name, candidates)
     taken: list[Task] = []
     tokens = iter(_tokens(work, candidates, request))
     lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
+    is_kept_back = False
     for task in candidates:
+        if holders.is_elsewhere(task):
+            is_kept_back = True
+            continue
         if holders.is_busy(task):
             work.set_task(serials.park(task))
             continue
@@ -326,7 +333,9 @@ def _take_some(
     if taken and task_type.after:
         # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
         work.transaction.clear_completed([task.identity for task in taken])
-    return taken, work.now + allowance.wait_ms if allowance.is_spent else None
+    if allowance.is_spent:
+        return taken, work.now + allowance.wait_ms
+    return taken, work.now + ELSEWHERE_MS if is_kept_back else None
 
 
 def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Sequence[int]:
@@ -335,20 +344,24 @@ def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Se
 
 
 class _Holders:
-    """Who runs under the serials of some candidates, kept current while they are claimed."""
+    """Who runs under the serials of some candidates of a type, kept current while they are claimed."""
 
-    def __init__(self, work: Work, candidates: Sequence[Task]) -> None:
-        pairs = sorted({(task.task_type, task.serial) for task in candidates if task.serial is not None})
-        if pairs:
-            work.transaction.lock_serials(pairs)
-        self._running = {pair: work.transaction.running_under(*pair) for pair in pairs}
+    def __init__(self, work: Work, task_type: str, candidates: Sequence[Task]) -> None:
+        wanted = {(task_type, task.serial) for task in candidates if task.serial is not None}
+        held = [serial for _, serial in work.hold_serials(wanted)] if wanted else []
+        running: Mapping[str, int] = work.transaction.running_under(task_type, held) if held else {}
+        self._running = {serial: running.get(serial, 0) for serial in held}
+
+    def is_elsewhere(self, task: Task) -> bool:
+        """Whether another step holds its serial, so that nobody can say who runs under it."""
+        return task.serial is not None and task.serial not in self._running
 
     def is_busy(self, task: Task) -> bool:
-        return task.serial is not None and self._running[task.task_type, task.serial] >= task.permits
+        return task.serial is not None and self._running[task.serial] >= task.permits
 
     def add(self, task: Task) -> None:
         if task.serial is not None:
-            self._running[task.task_type, task.serial] += 1
+            self._running[task.serial] += 1
 
 
 class _Allowance:
@@ -496,10 +509,10 @@ def tick(work: Work, sweeps: Sweeps, beat: Beat) -> Tick:
     extended = _put_leases_right(work.now, sweeps, swept_at, beat.lease_ms)
     expired = work.adopt(sweeps.expired_leases(work.now, REAP_PAGE))
     reaped = reap(work, [task.identity for task in expired])
-    work.finish()
+    work.flush()
     idle = sweeps.idle_serials(REAP_PAGE)
     if idle:
-        work.unpark(idle)
+        work.unpark(work.hold_serials(idle))
     return Tick(reaped, extended, _next_due(work, beat.types), work.now)
 
 
@@ -563,7 +576,7 @@ def prune(work: Work, kept: Retention, run_ttl_ms: Millis, limit: int) -> Purged
     ended = end_expired(work, [task.identity for task in expired])
     purgeable = work.adopt(kept.purgeable(work.now, limit))
     purged = purge_old(work, [task.identity for task in purgeable])
-    work.finish()
+    work.flush()
     forgotten = kept.forget(work.now, limit)
     runs = kept.drop_runs(work.now - run_ttl_ms, limit)
     kept.drop_instances(work.now - INSTANCE_TTL)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TypeVar, TypeVarTuple
 
 from rota.clock import Instant, Millis
@@ -43,6 +45,7 @@ class Work:
         self._runs: list[RunRecord] = []
         self._completions: list[Completion] = []
         self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(partial(defaultdict[str, int], int))
+        self._holds_serials = False
         self._followed = {name for record in self.types.values() for name in record.task_type.after}
 
     # --- reading ---
@@ -129,7 +132,17 @@ class Work:
     # --- writing ---
 
     def finish(self) -> None:
-        """Write everything; then let those in who waited for a serial that is free now."""
+        """Write everything, and count it at the very end. Whoever counts holds a row that everybody counts in: one who
+        then waited for a serial, while its holder waited to count, would wait for ever."""
+        self.flush()
+        deltas = {name: {k: v for k, v in counts.items() if v} for name, counts in self._deltas.items()}
+        deltas = {name: counts for name, counts in sorted(deltas.items()) if counts}
+        if deltas:
+            self.transaction.count(deltas)
+            self._deltas.clear()
+
+    def flush(self) -> None:
+        """Write what was decided so far; then let those in who waited for a serial that is free now."""
         freed = {
             (identity.task_type, before.task.serial)
             for identity, before in self._before.items()
@@ -139,23 +152,35 @@ class Work:
         }
         self._write()
         if freed:
-            self.unpark(sorted(freed))
+            self.unpark(self.hold_serials(freed))
 
-    def unpark(self, freed: Sequence[tuple[str, str]]) -> None:
+    def hold_serials(self, serials: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Hold serials until this step ends; those that are held. It waits for the first ones that it asks for, in the
+        order in which everybody does. Later ones that somebody else holds are left out: who holds some and waits for
+        others may be waited for."""
+        held = self.transaction.lock_serials(sorted(serials), wait=not self._holds_serials)
+        self._holds_serials = True
+        return sorted(held)
+
+    def unpark(self, held: Sequence[tuple[str, str]]) -> None:
         """Let the best that is parked under each serial back into its lane, as many as there are permits free."""
-        self.transaction.lock_serials(freed)
-        for task_type, serial in freed:
-            self._unpark_best(task_type, serial)
+        for task_type, pairs in groupby(sorted(held), key=itemgetter(0)):
+            waited_for = self.transaction.with_parked(task_type, [serial for _, serial in pairs])
+            if not waited_for:
+                continue
+            running = self.transaction.running_under(task_type, waited_for)
+            for serial in sorted(waited_for):
+                self._unpark_best(task_type, serial, running.get(serial, 0))
         self._write()
 
-    def _unpark_best(self, task_type: str, serial: str) -> None:
-        running = self.transaction.running_under(task_type, serial)
-        waiting = self.adopt(self.transaction.parked(task_type, serial, limit=1))
+    def _unpark_best(self, task_type: str, serial: str, running: int) -> None:
+        aging_ms = self.types[task_type].task_type.aging_ms
+        waiting = self.adopt(self.transaction.parked(task_type, serial, aging_ms, limit=1))
         if not waiting:
             return
         free = waiting[0].permits - running
         if free > 1:
-            waiting = self.adopt(self.transaction.parked(task_type, serial, limit=free))
+            waiting = self.adopt(self.transaction.parked(task_type, serial, aging_ms, limit=free))
         for task in waiting[: max(free, 0)]:
             self.set_task(serials.unpark(task))
 
@@ -175,11 +200,6 @@ class Work:
         if self._completions:
             transaction.append_completions(self._completions)
             self._completions = []
-        deltas = {name: {k: v for k, v in counts.items() if v} for name, counts in self._deltas.items()}
-        deltas = {name: counts for name, counts in sorted(deltas.items()) if counts}
-        if deltas:
-            transaction.count(deltas)
-            self._deltas.clear()
 
 
 def unit_of_work(

@@ -26,7 +26,10 @@ from rota.errors import InvalidConfig
 __all__ = ["PostgresBackend", "PostgresDialect", "PostgresLimits"]
 
 _CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-_LOCK_NAME = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+# As they come: a set that a function returns is gone through in its order.
+_EACH_NAME = "hashtextextended(name, 0)) FROM unnest(CAST(:names AS text[])) AS name"
+_LOCK_NAMES = text(f"SELECT pg_advisory_xact_lock({_EACH_NAME}")
+_TRY_NAMES = text(f"SELECT pg_try_advisory_xact_lock({_EACH_NAME}")
 _TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
 _NOTIFY = text("SELECT pg_notify(:channel, :topic)")
 
@@ -57,9 +60,13 @@ class PostgresDialect:
     def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
         return query.with_for_update(skip_locked=pass_over)
 
-    def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
-        for name in names:
-            connection.execute(_LOCK_NAME, {"name": f"{self._schema}:{name}"})
+    def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
+        whole = {"names": [f"{self._schema}:{name}" for name in names]}
+        if wait:
+            connection.execute(_LOCK_NAMES, whole)
+            return names
+        tried = connection.execute(_TRY_NAMES, whole).scalars().all()
+        return [name for name, is_held in zip(names, tried, strict=True) if is_held]
 
     def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
         # Many claim at once, and none waits for another's transaction to end: the sequence says where in the room of

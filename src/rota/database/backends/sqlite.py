@@ -52,8 +52,9 @@ class SqliteDialect:
     def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
         return query
 
-    def lock_names(self, connection: Connection, names: Sequence[str]) -> None:
+    def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
         """BEGIN IMMEDIATE has locked everything already."""
+        return names
 
     def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
         given = {"floor": token.floor_at(now), "spread": token.spread_of(claim_id), "above": above, "count": count}

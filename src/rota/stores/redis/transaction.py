@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rota.clock import DAY, Instant
+from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket, start_bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
@@ -252,19 +252,26 @@ class RedisTransaction:
 
     # --- serials ---
 
-    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
+    def lock_serials(self, serials: Sequence[tuple[str, str]], *, wait: bool) -> Collection[tuple[str, str]]:
         """Nothing is locked: who runs and who is parked under a serial is guarded by number."""
         for task_type, serial in serials:
             self._belongs_to(task_type)
             key = self._keys.of("parked", task_type, serial)
             self._guard("ranked", key, int(self._server.command_blocking("ZCARD", key)))
+        return serials
 
-    def running_under(self, task_type: str, serial: str) -> int:
+    def running_under(self, task_type: str, serials: Collection[str]) -> Mapping[str, int]:
+        return {serial: self._running_under_one(task_type, serial) for serial in serials}
+
+    def _running_under_one(self, task_type: str, serial: str) -> int:
         key = self._keys.of("holders", task_type, serial)
         return self._size(key, lambda task: task.status is TaskStatus.RUNNING and task.serial == serial)
 
-    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
-        aging_ms = self.types()[task_type].task_type.aging_ms
+    def with_parked(self, task_type: str, serials: Collection[str]) -> Collection[str]:
+        # Each is looked at anyway: who is parked is guarded when a serial is locked.
+        return serials
+
+    def parked(self, task_type: str, serial: str, aging_ms: Millis, limit: int) -> Sequence[Entry]:
         key = self._keys.of("parked", task_type, serial)
         # A few more than asked for: those of one rank stand by key, and the earlier due one goes first.
         keys = self._server.command_blocking("ZRANGE", key, 0, self._reach(limit) + 8)

@@ -229,14 +229,19 @@ class SqlTransaction:
 
     # --- serials ---
 
-    def lock_serials(self, serials: Collection[tuple[str, str]]) -> None:
-        self._dialect.lock_names(self._connection, [f"serial:{name}:{serial}" for name, serial in sorted(serials)])
+    def lock_serials(self, serials: Sequence[tuple[str, str]], *, wait: bool) -> Collection[tuple[str, str]]:
+        names = {f"serial:{name}:{serial}": (name, serial) for name, serial in serials}
+        return [names[name] for name in self._dialect.lock_names(self._connection, list(names), wait=wait)]
 
-    def running_under(self, task_type: str, serial: str) -> int:
-        return self._connection.execute(_RUNNING_UNDER, {"task_type": task_type, "serial": serial}).scalar_one()
+    def running_under(self, task_type: str, serials: Collection[str]) -> Mapping[str, int]:
+        given = {"task_type": task_type, "keys": self._dialect.keys(serials)}
+        return {row[0]: row[1] for row in self._all(_running_under_statement(type(self._dialect)), given)}
 
-    def parked(self, task_type: str, serial: str, limit: int) -> Sequence[Entry]:
-        aging_ms = self.types()[task_type].task_type.aging_ms
+    def with_parked(self, task_type: str, serials: Collection[str]) -> Collection[str]:
+        given = {"task_type": task_type, "keys": self._dialect.keys(serials)}
+        return {row[0] for row in self._all(_with_parked_statement(type(self._dialect)), given)}
+
+    def parked(self, task_type: str, serial: str, aging_ms: Millis, limit: int) -> Sequence[Entry]:
         parameters = {"task_type": task_type, "serial": serial, "aging": aging_ms, "limit": limit}
         found = self._entries(_parked_statement(type(self._dialect)), **parameters)
         return sorted(found, key=lambda entry: _rank_of(entry, aging_ms))
@@ -453,7 +458,6 @@ _FORGETTABLE = (
 )
 _OWNED = select(func.count()).select_from(tasks).where(_OF_TYPE, _c.owner == bindparam("owner"), _IS_LIVE)
 _OF_SERIAL = and_(_OF_TYPE, _c.serial == bindparam("serial"))
-_RUNNING_UNDER = select(func.count()).select_from(tasks).where(_OF_SERIAL, _IS_RUNNING)
 _held = tasks.alias("held")
 _IDLE_SERIALS = (
     select(_c.task_type, _c.serial)
@@ -619,6 +623,17 @@ def _first(dialect: type[Dialect], condition: ColumnElement[bool], order: Column
 def _claimed_statement(dialect: type[Dialect]) -> Executable:
     mine = and_(_IS_RUNNING, _c.instance == bindparam("instance"), _c.claim_id == bindparam("claim_id"))
     return dialect.locked(_ENTRY.where(mine).order_by(_c.task_type, _c.key))
+
+
+@cache
+def _running_under_statement(dialect: type[Dialect]) -> Executable:
+    among = dialect.among(_c.serial)
+    return select(_c.serial, func.count()).where(_OF_TYPE, among, _IS_RUNNING).group_by(_c.serial)
+
+
+@cache
+def _with_parked_statement(dialect: type[Dialect]) -> Executable:
+    return select(_c.serial).distinct().where(_OF_TYPE, dialect.among(_c.serial), _IS_PARKED)
 
 
 @cache
