@@ -42,9 +42,10 @@ class NewSubtask:
     """A subtask as the queue is offered it."""
 
     id: str
+    index: int
+    round: int
     count: int
     cost: int
-    is_first: bool
 
 
 class Accepted(NamedTuple):
@@ -62,24 +63,22 @@ def subtask_rows(
     """The rows of one round, and how they are offered."""
     style = msgspec.json.decode(batch.style)
     new = [
-        NewSubtask(
-            f"{batch.id}:{index}:{round_}", count, estimate(batch.type, count, style), index == 0 and round_ == 0
-        )
+        NewSubtask(f"{batch.id}:{index}:{round_}", index, round_, count, estimate(batch.type, count, style))
         for index, count in enumerate(sizes)
     ]
     rows: list[dict[str, Any]] = [
         {
             "id": one.id,
             "batch_id": batch.id,
-            "index": index,
-            "round": round_,
+            "index": one.index,
+            "round": one.round,
             "count": one.count,
             "cost": one.cost,
             "status": "queued",
             "queue_told": int(is_offered),
             "created_at": now,
         }
-        for index, one in enumerate(new)
+        for one in new
     ]
     return rows, new
 

@@ -48,6 +48,7 @@ __all__ = [
     "moved",
     "priority_of",
     "status_after",
+    "unknown_batch",
     "what_next",
 ]
 
@@ -59,6 +60,10 @@ class UnknownBatch(RotaError, LookupError):
     """No batch has this id, or it was removed when its time was over."""
 
     code = "unknown_batch"
+
+
+def unknown_batch(batch_id: str) -> UnknownBatch:
+    return UnknownBatch(f"No batch has the id {batch_id!r}. `rota batch ls` lists them.")
 
 
 class BatchStatus(StrEnum):

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, select
 
-from rota.batches.batch import BatchStatus
+from rota.batches.batch import BatchStatus, unknown_batch
 from rota.batches.looking import Looker
 from rota.batches.rows import BatchEvent, BatchRows
 from rota.database.tables.batches import batches
+from rota.group_commit import GroupCommit, write_together
 
 __all__ = ["ENDS", "BatchFeed"]
 
@@ -53,6 +55,9 @@ class BatchFeed:
         self._looker = Looker(rows.database, "batch feeds", self._look, rest=REST_SECONDS)
         dialect = rows.database.backend.dialect
         self._positions = select(batches.c.id, batches.c.events).where(dialect.among(batches.c.id))
+        self._known: GroupCommit[str, bool] = GroupCommit(
+            partial(write_together, self._look_whether_known), lambda _: 0, patience=rows.database.call_timeout
+        )
         self.reads = 0
         """How often the database was asked."""
 
@@ -95,7 +100,9 @@ class BatchFeed:
         if channel is not None:
             channel.listeners += 1
             return channel
-        await self._database.read(lambda connection: self._rows.batch(connection, batch_id))
+        (is_known,) = await self._known.submit([batch_id])
+        if not is_known:
+            raise unknown_batch(batch_id)
         channel = self._channels.setdefault(batch_id, _Channel())
         channel.listeners += 1
         return channel
@@ -106,7 +113,14 @@ class BatchFeed:
             self._channels.pop(batch_id, None)
 
     async def close(self) -> None:
+        await self._known.drain()
         await self._looker.close()
+
+    async def _look_whether_known(self, ids: list[str]) -> list[bool]:
+        keys = self._database.backend.dialect.keys(ids)
+        rows = await self._database.read(lambda connection: connection.execute(self._positions, {"keys": keys}).all())
+        known = {row.id for row in rows}
+        return [id_ in known for id_ in ids]
 
     async def _look(self) -> None:
         """Read what is new of all batches that somebody follows."""

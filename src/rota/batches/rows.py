@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, literal_column, select, update
 
-from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, UnknownBatch
+from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, unknown_batch
 from rota.clock import Instant
 from rota.database import Database
 from rota.database.tables.batches import batch_events, batch_items, batch_subtasks, batches
@@ -149,7 +149,7 @@ class BatchRows:
     def batch(self, connection: Connection, batch_id: str) -> Batch:
         row = connection.execute(_BATCH, {"the_id": batch_id}).first()
         if row is None:
-            raise UnknownBatch(f"No batch has the id {batch_id!r}. `rota batch ls` lists them.")
+            raise unknown_batch(batch_id)
         return batch_of(row)
 
     def locked_batch(self, connection: Connection, batch_id: str) -> Batch | None:

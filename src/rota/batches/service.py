@@ -18,10 +18,9 @@ from sqlalchemy import Connection, Select, func, select
 from rota.access import Principal
 from rota.access.audit import AuditLog
 from rota.batches.accepting import Accepted
-from rota.batches.batch import Batch, BatchStatus, End, Subtask, UnknownBatch, held
+from rota.batches.batch import Batch, BatchStatus, End, Subtask, held, unknown_batch
 from rota.batches.generators.base import Item
 from rota.batches.limits import per_minute
-from rota.batches.names import DETAIL_BATCH
 from rota.batches.offering import identities_of
 from rota.batches.request import BatchesFull, BatchRequest
 from rota.batches.rows import BatchEvent, batch_of
@@ -33,7 +32,7 @@ from rota.database.tables.batches import batch_items, batches
 from rota.errors import InvalidInput, LimitExceeded, RotaError, StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Page, Store, page_of
+from rota.stores.base import DEFAULT_PAGE, Page, page_of
 from rota.stores.limits import check_page
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ __all__ = ["BatchHandle", "BatchItem", "BatchQuery", "BatchResult", "Batches", "
 
 LOCAL: Final = "app"
 """The owner of what an app asks for itself."""
-_FULL_SECONDS: Final = 30.0
-"""When to ask again where the queue is full."""
-_ROOM_SECONDS: Final = 0.1
 _ITEMS: Final = frozenset({"kept", "duplicate", "invalid"})
 
 log = get_logger("rota.batches")
@@ -162,9 +158,6 @@ class Batches:
 
     def __init__(self, part: BatchesPart) -> None:
         self._part = part
-        self._room = 0
-        """Subtasks that the queue had room for when it was last asked, less those that came since."""
-        self._room_until = 0.0
 
     # --- asking for one ---
 
@@ -216,7 +209,8 @@ class Batches:
             known = await work.database.read(lambda connection: work.accepting.known(connection, request, owner))
             if known is not None:
                 return BatchHandle(self, known, is_new=False)
-        await self._check_room(owner, request)
+        await work.room.check()
+        await self._take_share(owner, request)
 
         def accept(connection: Connection) -> Accepted:
             accepted = work.accepting.accept(connection, request, item_type, owner)
@@ -227,7 +221,7 @@ class Batches:
 
         accepted = await work.database.grouped(accept)
         part.open_gates()
-        self._room -= len(accepted.subtasks)
+        work.room.use(len(accepted.subtasks))
         if accepted.subtasks:
             try:
                 await work.offering.offer(store, accepted.batch, accepted.subtasks)
@@ -237,11 +231,9 @@ class Batches:
                 log.warning("batch waits for the queue", batch_id=accepted.batch.id, error=str(error))
         return BatchHandle(self, accepted.batch, is_new=accepted.is_new, handle_id=accepted.handle_id)
 
-    async def _check_room(self, owner: str, request: BatchRequest) -> None:
-        """Refuse what there is no room for, before anything is written."""
-        store, config = await self._part.host.ready(), self._part.config
-        await self._check_queue(store)
-        most = config.tenant_items_per_minute
+    async def _take_share(self, owner: str, request: BatchRequest) -> None:
+        """Refuse what an owner has had its share of, before anything is written."""
+        most = self._part.config.tenant_items_per_minute
         if most is None:
             return
         if request.count > most:
@@ -250,30 +242,13 @@ class Batches:
                 " (batches.tenant_items_per_minute). Ask for fewer."
             )
         limit = per_minute(most, most)
+        store = await self._part.host.ready()
         taken = await store.take(f"batches:{owner}", request.count, rate=most / 60, burst=limit.burst)
         if not taken.granted:
             raise BatchesFull(
                 f"{owner!r} has asked for its {most:,} items a minute (batches.tenant_items_per_minute).",
                 taken.retry_after_ms / 1_000,
             )
-
-    async def _check_queue(self, store: Store) -> None:
-        """How full it is was seen a moment ago, as a rule: only what others have offered since is not counted."""
-        now = self._part.host.clock.monotonic()
-        if now < self._room_until and self._room > 0:
-            return
-        counts = (await store.counts()).get(DETAIL_BATCH)
-        pending = 0 if counts is None else counts.pending
-        # As the store has it, where an operator may have set another: also in a process that serves none.
-        limits = [one.effective.max_pending for one in await store.list_types() if one.task_type.name == DETAIL_BATCH]
-        if limits and pending >= limits[0]:
-            raise BatchesFull(
-                f"{pending:,} subtasks wait already; {limits[0]:,} is the limit"
-                f" (tasks.{DETAIL_BATCH}.max_pending). Ask again in a while.",
-                _FULL_SECONDS,
-            )
-        self._room = limits[0] - pending if limits else 0
-        self._room_until = now + _ROOM_SECONDS
 
     # --- looking ---
 
@@ -358,7 +333,7 @@ class Batches:
         def write(connection: Connection) -> tuple[Batch, list[Subtask]]:
             batch = work.rows.locked_batch(connection, batch_id)
             if batch is None:
-                raise UnknownBatch(f"No batch has the id {batch_id!r}. `rota batch ls` lists them.")
+                raise unknown_batch(batch_id)
             if not batch.status.is_open:
                 return batch, []
             ledger = work.ending.ledger(connection)
@@ -421,7 +396,7 @@ class Batches:
 def _set_paused(connection: Connection, work: BatchWork, batch_id: str, is_paused: bool) -> Batch:
     batch = work.rows.locked_batch(connection, batch_id)
     if batch is None:
-        raise UnknownBatch(f"No batch has the id {batch_id!r}. `rota batch ls` lists them.")
+        raise unknown_batch(batch_id)
     after = held(batch, is_paused=is_paused)
     if after.status is batch.status:
         return batch

@@ -17,6 +17,7 @@ from rota.batches.handler import SubtaskHandler
 from rota.batches.limits import limits_of
 from rota.batches.names import COLLECTOR, CREATED, DETAIL_BATCH, FAILED, PART, REQUESTED
 from rota.batches.offering import Offering
+from rota.batches.room import Room
 from rota.batches.rows import BatchRows
 from rota.batches.section import BatchesConfig
 from rota.batches.stats import BatchStats
@@ -120,13 +121,14 @@ def make_work(
 ) -> BatchWork:
     """Every step of a batch, over an open database. The generator is made when it is first asked: not to look."""
     limits = limits_of(config)
-    rows = BatchRows(events.database)
-    ending = Ending(rows, events.outbox, stats)
-    dispatching, waiting = Dispatching(rows, events.outbox), Waiting(events.database)
+    rows, outbox = BatchRows(events.database), events.prompt_outbox
+    ending = Ending(rows, outbox, stats)
+    dispatching, waiting = Dispatching(rows, outbox), Waiting(events.database)
     return BatchWork(
         database=events.database,
         rows=rows,
-        accepting=Accepting(rows, events.outbox, events.handles, config),
+        room=Room(host.ready, host.clock),
+        accepting=Accepting(rows, outbox, events.handles, config),
         offering=Offering(limits, config.per_session),
         dispatching=dispatching,
         waiting=waiting,
@@ -134,7 +136,7 @@ def make_work(
         generation=Generation(
             types,
             generator,
-            events.outbox,
+            outbox,
             host.ready,
             stats,
             host.clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -14,6 +15,9 @@ from rota.database.tables.batches import batch_subtasks
 
 __all__ = ["Waiting"]
 
+REST_SECONDS: Final = 0.01
+"""Nobody waits for a task to be settled as they wait for an item: what ends in so short a time is seen by one look."""
+
 
 class Waiting:
     """Those who wait, by the id of their subtask."""
@@ -21,7 +25,7 @@ class Waiting:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._waiters: dict[str, list[asyncio.Future[Subtask | None]]] = {}
-        self._looker = Looker(database, "batch results", self._look)
+        self._looker = Looker(database, "batch results", self._look, rest=REST_SECONDS)
         dialect = database.backend.dialect
         among = dialect.among(batch_subtasks.c.id)
         self._statuses = select(batch_subtasks.c.id, batch_subtasks.c.status).where(among)

@@ -12,6 +12,7 @@ from rota.batches.ending import Ending
 from rota.batches.feed import BatchFeed
 from rota.batches.handler import SubtaskHandler
 from rota.batches.offering import Offering
+from rota.batches.room import Room
 from rota.batches.rows import BatchRows
 from rota.batches.waiting import Waiting
 from rota.database import Database
@@ -25,6 +26,7 @@ class BatchWork:
 
     database: Database
     rows: BatchRows
+    room: Room
     accepting: Accepting
     offering: Offering
     dispatching: Dispatching
@@ -36,6 +38,8 @@ class BatchWork:
     feed: BatchFeed
 
     async def close(self) -> None:
+        await self.room.close()
         await self.dispatching.close()
+        await self.generation.close()
         await self.waiting.close()
         await self.feed.close()

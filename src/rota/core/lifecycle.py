@@ -757,7 +757,7 @@ def _first_due(new: NewTask, now: Instant) -> tuple[Instant, Instant | None]:
     A series that is given a `scheduled_at` starts there, inclusively: that is how a periodic type runs at once.
     """
     if new.trigger is None:
-        return (now if new.scheduled_at is None else new.scheduled_at), None
+        return (now + new.delay_ms if new.scheduled_at is None else new.scheduled_at), None
     trigger = decode_trigger(new.trigger)
     if isinstance(trigger, Once):
         return trigger.at, None

@@ -260,7 +260,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NewTask(Identified, frozen=True, kw_only=True, gc=False):
-    """A task to be made. Without a trigger it is due at `scheduled_at`, or at once.
+    """A task to be made. Without a trigger it is due at `scheduled_at`, or `delay_ms` from now by the store's clock.
 
     `replace` says what happens when the identity is already live: keep it (False) or update it (True, an upsert).
     `owner_limit` bounds the live schedules of `owner` in this type.
@@ -269,6 +269,7 @@ class NewTask(Identified, frozen=True, kw_only=True, gc=False):
     trigger: str | None = None
     policy: str | None = None
     scheduled_at: Instant | None = None
+    delay_ms: Millis = 0
     payload: str | None = None
     priority: int | None = None
     serial: str | None = None

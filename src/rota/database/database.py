@@ -197,7 +197,7 @@ class Database:
             raise StoreUnavailable(f"The {self.what} {self.name} did not answer within {seconds:g} s.") from None
 
     async def read(self, function: Callable[[Connection], T]) -> T:
-        """Run a function that only reads, on one picture of the data."""
+        """Run a function that only reads; where there is one writer, on one picture of the data."""
         return await self._on_thread(self._readers, _commit, self.backend.reading, function)
 
     async def now(self) -> Instant:

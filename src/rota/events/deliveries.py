@@ -159,14 +159,20 @@ class Deliveries:
     def _take(self, message: Message) -> _Delivery | None:
         """The message as a delivery; None if it is none of ours, or is here already."""
         self.progress.note(message.place, message.offset)
-        delivery = _delivery_of(message)
-        if delivery.event is not None and not self.consumer.is_for(delivery.event):
+        read = None if self._is_for_others(message) else _read(message)
+        if read is None or (read.event is not None and not self.consumer.is_for(read.event)):
             self._count("ignored")
             self.progress.done(message.place, message.offset)
             return None
+        delivery = _delivery_of(message, read)
         known = self._open.get(delivery.arrived.event_id)
         (known or delivery).offsets.append((message.place, message.offset))
         return None if known is not None else delivery
+
+    def _is_for_others(self, message: Message) -> bool:
+        """Whether its headers say already that it is none of ours: then nobody reads the rest."""
+        told = message.headers.get("event_type")
+        return told is not None and told not in self.consumer.event_types
 
     def _line_up(self, delivery: _Delivery) -> None:
         self._open[delivery.arrived.event_id] = delivery
@@ -320,7 +326,7 @@ class Deliveries:
     def _taken_from_inbox(self, retry: Retry) -> _Delivery:
         kept = kept_message(retry.envelope)
         message = Message(Place(retry.topic, kept.partition), kept.offset, retry.key, kept.headers, kept.value.encode())
-        delivery = _delivery_of(message, event_id=retry.event_id)
+        delivery = _delivery_of(message, _read(message), event_id=retry.event_id)
         delivery.answer(Known(Begin.RUN, retry.attempts, retry.crashes))
         self._open[retry.event_id] = delivery
         return delivery
@@ -623,20 +629,29 @@ class Deliveries:
         return self._threads
 
 
-def _delivery_of(message: Message, *, event_id: str | None = None) -> _Delivery:
-    place = message.place
+class _Read(NamedTuple):
+    """What a message says; without an event, what is wrong with it."""
+
+    event: Event | None
+    problem: str | None
+
+
+def _read(message: Message) -> _Read:
+    try:
+        place, headers = message.place, message.headers
+        return _Read(decode(message.value, topic=place.topic, key=message.key, headers=headers), None)
+    except InvalidInput as error:
+        return _Read(None, str(error))
+
+
+def _delivery_of(message: Message, read: _Read, *, event_id: str | None = None) -> _Delivery:
+    place, (event, problem) = message.place, read
     kept = Kept(
         partition=place.partition,
         offset=str(message.offset),
         headers=dict(message.headers),
         value=message.value.decode(errors="replace"),
     )
-    event: Event | None = None
-    problem: str | None = None
-    try:
-        event = decode(message.value, topic=place.topic, key=message.key, headers=message.headers)
-    except InvalidInput as error:
-        problem = str(error)
     # What has no id of its own has a place of its own.
     named = event_id or (f"{place.topic}/{place.partition}/{message.offset}"[:255] if event is None else event.event_id)
     assert named is not None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
 
 from rota.database import Database
 from rota.events.buses.base import Bus
+from rota.events.buses.local import LocalBus
 from rota.events.handles import Handles
-from rota.events.outbox import Outbox
+from rota.events.outbox import MAX_ADDED, Outbox
 from rota.events.section import EventsConfig
 from rota.events.stats import EventStats
 
@@ -37,3 +41,17 @@ class Events:
         self.tracer = tracer
         """What makes spans; None if nobody keeps them."""
         self.stats = EventStats()
+
+    @cached_property
+    def prompt_outbox(self) -> Outbox:
+        """The outbox for who waits for what it publishes. Where the bus is the outbox and the database has one writer,
+        events have their places in the log with the commit that adds them; elsewhere it is the usual one."""
+        bus = self.bus
+        if not isinstance(bus, LocalBus) or self.database.backend.writers > 1:
+            return self.outbox
+
+        def place(connection: Connection) -> None:
+            placed = bus.place_within(connection, MAX_ADDED)
+            self.stats.published.update({(topic, "sent"): count for topic, count in placed.items()})
+
+        return self.outbox.with_places(place)

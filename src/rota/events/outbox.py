@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -59,7 +60,14 @@ class Outbox:
         self.partitions = partitions
         self._trace = trace
         self._on_added = on_added
+        self._place: Callable[[Connection], object] | None = None
         self._chance = chance
+
+    def with_places(self, place: Callable[[Connection], object]) -> Outbox:
+        """The same, for a log that lies in the database: what is added is placed there in the same transaction."""
+        placing = copy(self)
+        placing._place = place  # noqa: SLF001 - it is one of ours
+        return placing
 
     def add(self, connection: Connection | Session, *events: Event) -> list[str]:
         """Have the events published once this transaction is committed; their ids, in the order given.
@@ -77,7 +85,10 @@ class Outbox:
         trace: Mapping[str, str] = {} if self._trace is None else self._trace()
         rows = [self._row(event, payload, now, trace) for event, payload in zip(events, payloads, strict=True)]
         used.execute(_INSERT, rows)
-        self.database.changes.poke(used, OUTBOX_CHANGED)
+        if self._place is None:
+            self.database.changes.poke(used, OUTBOX_CHANGED)
+        else:
+            self._place(used)
         if self._on_added is not None:
             added = [replace(event, event_id=row["event_id"]) for event, row in zip(events, rows, strict=True)]
             if belonging := [event for event in added if event.correlation_id is not None]:

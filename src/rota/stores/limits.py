@@ -82,6 +82,8 @@ def check_new(new: NewTask) -> None:
         _check_text(name, text, MAX_SHORT)
     if new.priority is not None:
         _check_priority(new.priority)
+    if new.delay_ms < 0 or (new.delay_ms and (new.trigger is not None or new.scheduled_at is not None)):
+        raise InvalidInput(f"delay_ms is {new.delay_ms}; it must be 0 or more, without trigger and scheduled_at.")
     for name, number in (("permits", new.permits), ("cost", new.cost), ("max_runs", new.max_runs)):
         if number is not None and not 1 <= number <= 1_000_000:
             raise InvalidInput(f"{name} is {number}; it must be 1 to 1,000,000.")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, literal_column, select
 
 from rota.batches.agents.registry import ItemTypes
 from rota.batches.generators.base import Generated, GenerationRequest, Generator, Item, item_of
@@ -30,6 +31,7 @@ from rota.events.delivery import NonRetriable
 from rota.events.envelope import MAX_PAYLOAD_BYTES, Event
 from rota.events.outbox import Outbox
 from rota.events.tracing import current_trace
+from rota.group_commit import GroupCommit, write_together
 from rota.llm import BadAnswer, LlmFailed, LlmRefused, LlmTimeout, Throttled
 from rota.logs import get_logger
 from rota.stores.base import Store
@@ -40,9 +42,6 @@ _ROOM: Final = 4_096
 """Bytes of an event that are not items."""
 _USUAL_PAUSE_SECONDS: Final = 5.0
 """How long a provider is left alone that does not say for how long itself."""
-_WANTED: Final = select(batch_subtasks.c.status, batch_subtasks.c.attempt).where(
-    batch_subtasks.c.id == bindparam("the_id")
-)
 
 log = get_logger("rota.batches")
 
@@ -71,6 +70,14 @@ class Generation:
         self._clock = clock
         self._limits = limits
         self._seconds = call_timeout_ms / SECOND
+        dialect = self._database.backend.dialect
+        columns = batch_subtasks.c
+        self._attempts = select(columns.id, columns.attempt).where(
+            dialect.among(columns.id), columns.status == literal_column("'dispatched'")
+        )
+        self._wanted: GroupCommit[Requested, bool] = GroupCommit(
+            partial(write_together, self._look_whether_wanted), lambda _: 0, patience=self._database.call_timeout
+        )
 
     async def answer(self, event: Event) -> Effect | None:
         """What is to be committed with a request: its result."""
@@ -78,7 +85,8 @@ class Generation:
             asked = read_request(event)
         except InvalidInput as error:
             raise NonRetriable(str(error)) from None
-        if not await self._is_wanted(asked):
+        (is_wanted,) = await self._wanted.submit([asked])
+        if not is_wanted:
             return None  # the batch was cancelled, or somebody else has answered: nothing is spent on it
         started = self._clock.monotonic()
         said = await self._generate(asked)
@@ -96,12 +104,15 @@ class Generation:
     def _publish(self, connection: Connection, results: Sequence[Event]) -> None:
         self._outbox.add(connection, *results)
 
-    async def _is_wanted(self, asked: Requested) -> bool:
-        def look(connection: Connection) -> bool:
-            row = connection.execute(_WANTED, {"the_id": asked.task_id}).first()
-            return row is not None and row.status == "dispatched" and row.attempt == asked.attempt
+    async def close(self) -> None:
+        await self._wanted.drain()
 
-        return await self._database.read(look)
+    async def _look_whether_wanted(self, asked: list[Requested]) -> list[bool]:
+        """Whether somebody waits for just these attempts: one look for all that are asked at the same time."""
+        keys = self._database.backend.dialect.keys([one.task_id for one in asked])
+        rows = await self._database.read(lambda connection: connection.execute(self._attempts, {"keys": keys}).all())
+        attempts: dict[str, int] = {row.id: row.attempt for row in rows}
+        return [attempts.get(one.task_id) == one.attempt for one in asked]
 
     async def _generate(self, asked: Requested) -> Created | Failed:
         try:

@@ -125,6 +125,7 @@ class PostgresBackend(Backend):
         self.dialect = PostgresDialect(self.schema, self._channel, clock)
         self._limits = PostgresLimits.of(call_timeout)
         self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
+        self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._apart = self._engine(pool_size=self.apart, max_overflow=0)
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
@@ -164,7 +165,11 @@ class PostgresBackend(Backend):
         with self.engine.begin() as connection:
             yield connection
 
-    reading = writing
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        # Each statement has a picture of its own, in a transaction too: without one, two answers less are waited for.
+        with self._reading.connect() as connection:
+            yield connection
 
     @contextmanager
     def writing_apart(self) -> Generator[Connection]:

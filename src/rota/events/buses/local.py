@@ -68,9 +68,10 @@ class LocalBus(Bus):
         """Give new events their places in the log, in the order of insertion; how many there were of each topic."""
         if not await self.database.read(lambda connection: connection.execute(_ANY_NEW).first()):
             return Counter()
-        return await self.database.shared(lambda connection: self._place(connection, limit))
+        return await self.database.shared(lambda connection: self.place_within(connection, limit))
 
-    def _place(self, connection: Connection, limit: int) -> Counter[str]:
+    def place_within(self, connection: Connection, limit: int) -> Counter[str]:
+        """The same within somebody's transaction, who lets nobody else place until its end."""
         dialect = self.database.backend.dialect
         # Whoever comes next waits here, and sees what this one has placed.
         last = connection.execute(dialect.locked(_LAST_POSITION)).scalar_one()

@@ -320,8 +320,8 @@ def _swept(
 
 
 def _new(new: NewTask) -> dict[str, object]:
-    # A trigger, a serial's permits that may free another, an update and a quota are the slow way's business.
-    if new.trigger is not None or new.replace or new.owner_limit is not None or new.serial is not None:
+    # A trigger, an update and a quota are the slow way's business.
+    if new.trigger is not None or new.replace or new.owner_limit is not None:
         return {"key": new.key, "rare": True}
     item: dict[str, object] = {"key": new.key}
     for name, default in _NEW_DEFAULTS:
@@ -341,7 +341,9 @@ def _new(new: NewTask) -> dict[str, object]:
 
 
 _NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
+    ("delay_ms", 0),
     ("priority", None),
+    ("serial", None),
     ("permits", 1),
     ("cost", 1),
     ("owner", None),

@@ -112,6 +112,18 @@ class TestSchedule(Suite):
         assert task.scheduled_at == world.now + HOUR
         assert task.next_fire is None
 
+    async def test_a_delay_counts_from_the_stores_now(self, world: World, work: TaskType) -> None:
+        assert (await world.created("later", delay_ms=250)).scheduled_at == world.now + 250
+        task = await world.created("serial", delay_ms=500, serial="s", permits=2)
+        assert (task.scheduled_at, task.serial, task.permits) == (world.now + 500, "s", 2)
+
+    @pytest.mark.parametrize("given", [{"delay_ms": -1}, {"delay_ms": 1, "scheduled_at": 1}])
+    async def test_a_delay_is_no_time_and_goes_with_none(
+        self, world: World, work: TaskType, given: dict[str, int]
+    ) -> None:
+        with pytest.raises(InvalidInput, match="delay_ms"):
+            await world.schedule("k", WORK, **given)
+
     async def test_a_series_is_due_at_its_next_fire(self, world: World, work: TaskType) -> None:
         task = await world.created("k", trigger=encode_trigger(Cron("30 9 * * *", "Europe/Rome")))
         # It is 10:00 in Rome.

@@ -8,7 +8,8 @@ local function pending()
 end
 
 local GIVEN = {
-  'user_id', 'device_id', 'agent_id', 'owner', 'payload', 'permits', 'cost', 'policy', 'max_runs', 'expires_at',
+  'user_id', 'device_id', 'agent_id', 'owner', 'payload', 'serial', 'permits', 'cost', 'policy', 'max_runs',
+  'expires_at',
 }
 local KEPT = { last_token = true, last_outcome = true, version = true }
 

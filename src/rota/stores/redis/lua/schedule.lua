@@ -1,8 +1,8 @@
 --- include create
 -- absent, completed, failed, cancelled -> pending; a live task is kept.
 --
--- input    list of { key, rare } or of { key, at, payload, aside, priority, permits, cost, owner, policy, max_runs,
---          expires_at, user_id, device_id, agent_id, stray }, each with what is no default
+-- input    list of { key, rare } or of { key, at, delay_ms, payload, aside, priority, serial, permits, cost, owner,
+--          policy, max_runs, expires_at, user_id, device_id, agent_id, stray }, each with what is no default
 -- returns  { woke, per item { outcome, packed fields, payload beside the hash or false } };
 --          the outcome RARE means that nothing was written: it is not for this script
 
@@ -24,7 +24,7 @@ local function schedule(item)
   if is_live then return { SCHEDULED.exists, packed(task), payload_of(key, task) } end
   local refusal = not accepts and SCHEDULED.disabled or (pending() >= settings.max_pending and SCHEDULED.full)
   if refusal then return { refusal, packed(task), payload_of(key, task) } end
-  return { SCHEDULED.created, packed(create(key, task, item, item.at or now)), item.aside or false }
+  return { SCHEDULED.created, packed(create(key, task, item, item.at or now + (item.delay_ms or 0))), item.aside or false }
 end
 
 if not read_type() then return { 0 } end
