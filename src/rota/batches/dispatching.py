@@ -126,9 +126,8 @@ class Dispatching:
         """Dispatch subtasks that are queued, and held: rows and events together."""
         if not asking:
             return
-        avoided = {
-            batch.id: self._rows.latest_names(connection, batch.id, MAX_AVOIDED) for batch, _ in asking if batch.items
-        }
+        names = self._rows.names_of(connection, [batch for batch, _ in asking if batch.items])
+        avoided = {batch_id: found[-MAX_AVOIDED:] for batch_id, found in names.items()}
         events: list[Event] = []
         rows: list[dict[str, Any]] = []
         for batch, subtask in asking:

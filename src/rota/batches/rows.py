@@ -48,12 +48,6 @@ _NAMES_OF_SESSION: Final = (
     .where(_b.session_id == bindparam("of_session"), _b.type == bindparam("of_type"), _KEPT)
     .order_by(_i.batch_id, _i.number)
 )
-_LATEST_NAMES: Final = (
-    select(_i.name)
-    .where(_i.batch_id == bindparam("of_batch"), _KEPT)
-    .order_by(_i.number.desc())
-    .limit(bindparam("most"))
-)
 _EVENTS_AFTER: Final = (
     select(batch_events)
     .where(_e.batch_id == bindparam("of_batch"), _e.number > bindparam("after"))
@@ -195,11 +189,8 @@ class BatchRows:
             found = connection.execute(_NAMES, {"of_batch": batch.id})
         return list(found.scalars())
 
-    def latest_names(self, connection: Connection, batch_id: str, most: int) -> list[str]:
-        return list(connection.execute(_LATEST_NAMES, {"of_batch": batch_id, "most": most}).scalars())
-
     def names_of(self, connection: Connection, of: Sequence[Batch]) -> dict[str, list[str]]:
-        """The names that are there, of each batch."""
+        """The names that are there, of each batch, the newest last."""
         found: dict[str, list[str]] = {batch.id: [] for batch in of}
         if found:
             for row in connection.execute(self._names_of, {"keys": self._dialect.keys(list(found))}):
