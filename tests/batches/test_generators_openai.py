@@ -217,6 +217,7 @@ async def test_a_slow_answer_is_an_answer(server: ChatServer, generator: OpenAiG
     server.usual = after(0.02, items())
     assert len((await generator.generate(request())).items) == 3
     (call,) = server.calls
+    await until(lambda: call.ended_at is not None, "the server has noted that it has answered")
     assert call.ended_at is not None
     assert call.ended_at - call.started_at >= 0.02
 

@@ -7,6 +7,7 @@ catches, thrown at a point of the round, after which that relay is never used ag
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 from collections import Counter, defaultdict
@@ -98,6 +99,7 @@ class _Killer:
         self._bus = bus
         self._left = kills
         self._chance = chance
+        self._points = itertools.cycle(POINTS)
         self.sent = 0
         self.kills: Counter[str] = Counter()
 
@@ -119,7 +121,7 @@ class _Killer:
         context = DutyContext(
             MemoryStore(), name, SystemClock(), Pulse(SystemClock()), self._chance.random, call_timeout=60.0
         )
-        point = self._chance.choice(POINTS) if self._left > 0 else ""
+        point = next(self._points) if self._left > 0 else ""
         return _MortalRelay(self._chain, self._bus, context, point)
 
 
