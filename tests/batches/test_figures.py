@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import yaml
 from tests.batches.scene import Scene, World, names, opened_scene
 
+from rota import Rota
+from rota.alerts import kinds_of, rules_of
 from rota.batches import Generated, GenerationRequest
 from rota.batches.alert_kinds import ALERT_KINDS
 from rota.batches.figures import quantile
-from rota.clock import HOUR
+from rota.clock import DAY, HOUR, MINUTE
 from rota.core.alert import AlertRule
 from rota.llm import LlmUnavailable, Usage
 from rota.part import AlertContext
@@ -93,3 +97,21 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert quantile([], 0.95) == 0
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile([float(n) for n in range(100)], 0.95) == 95.0
+
+
+def test_the_rules_of_the_manual_can_be_used() -> None:
+    """Success, retries, dead letters in a day, first responses: one rule each."""
+    manual = (Path(__file__).parents[2] / "docs" / "batches.md").read_text(encoding="utf-8")
+    (told,) = [block for block in manual.split("```yaml\n") if block.startswith("alerts:")]
+    app = Rota({"store": "memory://", **yaml.safe_load(told.partition("```")[0])})
+    assert app.config.problems() == []
+    rules = rules_of(app.config, kinds_of(app.host.parts.values()))
+    found = {
+        name: (rule.kind, rule.limit, rule.window_ms) for name, rule in rules.items() if name.startswith("batches_")
+    }
+    assert found == {
+        "batches_succeed": ("batch_failures", 0.01, HOUR),
+        "batches_recover": ("batch_retry_success", 0.95, HOUR),
+        "batches_leave_nothing": ("batch_failures", 0.001, DAY),
+        "batches_begin_at_once": ("batch_first_response", 2.0, 15 * MINUTE),
+    }

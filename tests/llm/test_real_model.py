@@ -6,9 +6,7 @@ it comes through: items that can be kept, whatever it takes to get so many out o
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -17,36 +15,9 @@ from rota.batches.generators.base import GenerationRequest, Item
 from rota.batches.generators.openai import OpenAiGenerator
 from rota.llm import BadAnswer, ChatClient, LlmTimeout, Message, Usage
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".cache" / "llm-venv"
-SERVER = Path(__file__).with_name("model_server.py")
 WANTED = 10
 TRIES = 20
 TIMEOUT = 120.0
-
-pytestmark = pytest.mark.skipif(
-    not (ENVIRONMENT / "ready.stamp").exists(),
-    reason="There is no environment with a model here: `make test-llm` makes one.",
-)
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    told = tmp_path_factory.mktemp("model") / "log"
-    with told.open("w") as log:
-        server = subprocess.Popen(
-            [ENVIRONMENT / "bin" / "python", SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            encoding="utf-8",
-        )
-        with server:
-            assert server.stdout is not None
-            address = server.stdout.readline().strip()
-            assert address, f"the server of the model did not start:\n{told.read_text()}"
-            yield address
-            server.kill()  # it may still be talking
 
 
 @pytest.fixture

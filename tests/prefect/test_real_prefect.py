@@ -1,8 +1,8 @@
-"""A real Prefect server, and the flow of the examples in it: it pauses, and is resumed once, with everything.
+"""A real Prefect server, and the flows of the examples in it: they pause, and are resumed once, with everything.
 
 `make test-prefect` makes the environment; without it these tests are skipped. Rota's side is its own duty and tables;
-only the few routes that the flow asks for are played here, so that a test says when results come. The last test has a
-whole `rota up` instead, with a consumer that does the work.
+only the few routes that the flow asks for are played here, so that a test says when results come. The last tests have a
+whole `rota up` instead, with a consumer that does the work, and with batches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from rota.webhooks import Webhooks
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".cache" / "prefect-venv"
 PYTHON = ENVIRONMENT / "bin" / "python"
-FLOW = ROOT / "examples" / "prefect" / "detail_batch_flow.py"
+FLOWS = ROOT / "examples" / "prefect"
+RESULTS, DETAIL_BATCH = "results_flow.py", "detail_batch_flow.py"
 AWAY_SECONDS = float(os.environ.get("PREFECT_AWAY_SECONDS", "5"))
 START_SECONDS = 180.0
 
@@ -268,12 +269,14 @@ class FlowRun:
 
 
 @contextmanager
-def running(prefect: Prefect, rota_url: str, tmp_path: Path, token: str = "") -> Generator[FlowRun]:
+def running(
+    prefect: Prefect, rota_url: str, tmp_path: Path, token: str = "", flow: str = RESULTS
+) -> Generator[FlowRun]:
     log = tmp_path / "flow.log"
     environment = {**prefect.environment, "ROTA_URL": rota_url, "ROTA_TOKEN": token, "POLL_SECONDS": "1"}
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [str(PYTHON), str(FLOW)], env=environment, cwd=tmp_path, stdout=written, stderr=written
+            [str(PYTHON), str(FLOWS / flow)], env=environment, cwd=tmp_path, stdout=written, stderr=written
         )
     try:
         yield FlowRun(process, log)
@@ -408,11 +411,12 @@ async def make(event: Event):
 
 
 @contextmanager
-def serving(folder: Path, prefect: Prefect) -> Generator[tuple[str, str]]:
+def serving(folder: Path, prefect: Prefect, *app: str) -> Generator[tuple[str, str]]:
     """A real service with its worker: its address, and a token that may do everything."""
+    folder.mkdir()
     (folder / "namer.py").write_text(APP)
     (folder / "rota.yaml").write_text(f"prefect:\n  api_url: {prefect.api_url}\n")
-    command = [sys.executable, "-m", "rota.cli", "up", "--app", "namer:app", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "rota.cli", "up", *app, "--port", "0", "--json"]
     environment = {**os.environ, "PYTHONPATH": str(folder), "ROTA_STORE": f"sqlite:///{folder}/rota.db"}
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(
@@ -429,21 +433,40 @@ def serving(folder: Path, prefect: Prefect) -> Generator[tuple[str, str]]:
         process.communicate()
 
 
-async def test_the_flow_of_the_examples_with_a_whole_rota(prefect: Prefect, tmp_path: Path) -> None:
-    (tmp_path / "service").mkdir()
-    with serving(tmp_path / "service", prefect) as (url, token), running(prefect, url, tmp_path, token) as flow:
+async def the_handle(url: str, token: str) -> dict[str, Any]:
+    """The only one, once Rota knows that its flow goes on."""
+    handle: dict[str, Any] = {}
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
+
+        async def is_resumed() -> bool:
+            (found,) = (await client.get("/api/handles")).json()["items"]
+            handle.update(found)
+            return handle["status"] == "resumed"
+
+        await until(is_resumed, "Rota knows that the flow goes on")
+    return handle
+
+
+async def test_results_of_a_whole_rota(prefect: Prefect, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path / "service", prefect, "--app", "namer:app") as (url, token),
+        running(prefect, url, tmp_path, token) as flow,
+    ):
         assert "2 of 3 parts made, 1 failed: 33 details" in await flow.end()
-        async with httpx.AsyncClient(
-            base_url=url, headers={"authorization": f"Bearer {token}"}, trust_env=False
-        ) as client:
-            handle: dict[str, Any] = {}
+        handle = await the_handle(url, token)
+    assert (handle["done"], handle["failed"]) == (2, 1)
+    states = prefect.states(handle["flow_run_id"])
+    assert states == ["PENDING", "RUNNING", "PAUSED", "RUNNING", "COMPLETED"]
 
-            async def is_resumed() -> bool:
-                (found,) = (await client.get("/api/handles")).json()["items"]
-                handle.update(found)
-                return handle["status"] == "resumed"
 
-            await until(is_resumed, "Rota knows that the flow goes on")
-            assert (handle["done"], handle["failed"]) == (2, 1)
+async def test_a_batch_of_a_whole_rota(prefect: Prefect, tmp_path: Path) -> None:
+    """D47, D48: one handle for all subtasks, and the first of their results resumes nothing."""
+    with (
+        serving(tmp_path / "service", prefect) as (url, token),
+        running(prefect, url, tmp_path, token, DETAIL_BATCH) as flow,
+    ):
+        assert "completed: 50 of 50 details" in await flow.end()
+        handle = await the_handle(url, token)
+    assert (handle["expected_count"], handle["done"], handle["failed"]) == (1, 1, 0)
     states = prefect.states(handle["flow_run_id"])
     assert states == ["PENDING", "RUNNING", "PAUSED", "RUNNING", "COMPLETED"]
