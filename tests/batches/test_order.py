@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.batches.scene import Scene, World, names, opened_scene
@@ -15,7 +17,12 @@ from rota.batches.batch import priority_of
 from rota.batches.limits import Limits, limits_of, per_minute
 from rota.batches.names import DETAIL_BATCH
 from rota.batches.section import BatchesConfig
+from rota.clock import SECOND
 from rota.core import bucket as buckets
+from rota.core.task import NewTask
+from rota.core.task_type import TaskType, TriggerMode
+from rota.stores.base import ClaimRequest
+from rota.stores.memory import MemoryStore
 
 
 async def _started_in_one_go(scene: Scene, *asked: Mapping[str, object]) -> list[BatchHandle]:
@@ -82,6 +89,30 @@ async def test_a_session_never_has_more_than_its_permits(file_world: World) -> N
         await scene.until_over(*handles)
         assert most
         assert max(most.values()) <= 2
+
+
+@pytest.mark.parametrize("priority", [0, 3, 9])
+async def test_a_stream_of_the_highest_priority_holds_nobody_longer_than_the_bound(priority: int) -> None:
+    """D40: one start a second, and each second one of priority 10 comes. What waits has its turn when it has aged by as
+    many levels as it is lower; not before, and not after those that came within the same level."""
+    task_type = TaskType(name="t", trigger_mode=TriggerMode.ONCE)
+    store, now, urgent = MemoryStore(), 1_000_000, itertools.count()
+    await store.open()
+    await store.put_types([task_type])
+    first = priority_of(priority, is_first=True)
+    await store.schedule([NewTask(task_type="t", key="first", priority=first)], now=now)
+    bound = (10 - first) * task_type.aging_ms
+    for _ in range(bound // SECOND + 2):
+        await store.schedule([NewTask(task_type="t", key=f"{next(urgent)}", priority=10)], now=now)
+        asked = ClaimRequest(wants=[("t", 1)], instance="i", claim_id=f"{now}", lease_ms=10 * bound)
+        (task,) = (await store.claim(asked, now=now)).tasks
+        if task.key == "first":
+            break
+        now += SECOND
+    else:
+        pytest.fail("it never had its turn")
+    waited = now - 1_000_000
+    assert bound - SECOND <= waited <= bound + SECOND
 
 
 @given(st.integers(0, 10), st.integers(0, 10))

@@ -35,9 +35,9 @@ rated_on = pytest.mark.parametrize("world", ["sqlite", "postgres", "redis"] if F
 class Crew:
     """Processes that do the work."""
 
-    def __init__(self, configuration: dict[str, Any], seconds: float, log: Path) -> None:
+    def __init__(self, configuration: dict[str, Any], seconds: float, log: Path, *, throttles: bool) -> None:
         self.log = log
-        self._arguments = [json.dumps(configuration), str(seconds), str(log)]
+        self._arguments = [json.dumps(configuration), str(seconds), str(log), "throttling" if throttles else "willing"]
         self.running: list[subprocess.Popen[str]] = []
 
     def begin(self) -> None:
@@ -81,8 +81,10 @@ def _close(one: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def crew(size: int, configuration: dict[str, Any], log: Path, seconds: float = 0.05) -> Generator[Crew]:
-    made = Crew(configuration, seconds, log)
+def crew(
+    size: int, configuration: dict[str, Any], log: Path, seconds: float = 0.05, *, throttles: bool = False
+) -> Generator[Crew]:
+    made = Crew(configuration, seconds, log, throttles=throttles)
     try:
         for _ in range(size):
             made.begin()
@@ -155,13 +157,13 @@ async def _is_over(scene: Scene, handle: BatchHandle) -> bool:
 @rated_on
 @pytest.mark.timeout(300)
 async def test_rates_hold_over_all_processes(world: World, tmp_path: Path) -> None:
-    """Four of them, and no window, however long, has more starts than the bucket allows."""
+    """Four of them, each of which meets a 429, and no window, however long, has more starts than the bucket allows."""
     allowed = BatchesConfig(requests_per_minute=1_200)
     configuration = _configuration(world, requests_per_minute=allowed.requests_per_minute)
     limit = limits_of(allowed).calls
     assert limit is not None
     async with opened_scene(World(world.name, configuration)) as scene:
-        with crew(4, configuration, tmp_path / "calls", seconds=0.01) as busy:
+        with crew(4, configuration, tmp_path / "calls", seconds=0.01, throttles=True) as busy:
             handles = [await scene.start(50, session_id=f"s{number}") for number in range(20)]
             for handle in handles:
                 await until(lambda handle=handle: _is_over(scene, handle), "every batch has ended", seconds=120)
