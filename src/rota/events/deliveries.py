@@ -170,9 +170,10 @@ class Deliveries:
         return None if known is not None else delivery
 
     def _is_for_others(self, message: Message) -> bool:
-        """Whether its headers say already that it is none of ours: then nobody reads the rest."""
+        """Whether its headers say already that it is none of ours: then nobody reads the rest. Only those that a relay
+        has written say so; what others write there is their business."""
         told = message.headers.get("event_type")
-        return told is not None and told not in self.consumer.event_types
+        return told is not None and "event_id" in message.headers and told not in self.consumer.event_types
 
     def _line_up(self, delivery: _Delivery) -> None:
         self._open[delivery.arrived.event_id] = delivery
