@@ -185,6 +185,7 @@ def _request(asked: Requested) -> GenerationRequest:
         seed=asked.seed,
         index=asked.index,
         round=asked.round,
+        attempt=asked.attempt,
         avoid=tuple(asked.avoid),
     )
 

@@ -61,6 +61,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which subtask of the batch it is."""
     round: int = 0
     """0 at first; then what was missing is asked for again."""
+    attempt: int = 1
+    """Above 1, somebody has tried before."""
     avoid: tuple[str, ...] = ()
     """Names that are there already, the latest last."""
 

@@ -115,7 +115,8 @@ class PromptedGenerator:
             schema=items_schema(request.count),
             temperature=self._temperature,
             max_tokens=_TOKENS_BESIDE + self._tokens_per_item * request.count,
-            seed=seed_of(request) % 2**31,
+            # The same question with the same luck would get the same bad answer.
+            seed=(seed_of(request) + request.attempt - 1) % 2**31,
         )
 
 
