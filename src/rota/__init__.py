@@ -66,6 +66,10 @@ _HOMES = {
         "BatchResult",
         "Batches",
     ),
+    "rota.batches.sync": (
+        "SyncBatch",
+        "SyncBatches",
+    ),
     "rota.clock": ("Clock",),
     "rota.config": (
         "Config",

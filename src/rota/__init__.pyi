@@ -33,6 +33,8 @@ from rota.batches.generators.base import Item as Item
 from rota.batches.service import Batches as Batches
 from rota.batches.service import BatchHandle as BatchHandle
 from rota.batches.service import BatchResult as BatchResult
+from rota.batches.sync import SyncBatch as SyncBatch
+from rota.batches.sync import SyncBatches as SyncBatches
 from rota.clock import Clock as Clock
 from rota.config import Config as Config
 from rota.config import Section as Section

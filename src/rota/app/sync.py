@@ -24,6 +24,7 @@ from rota.forking import forget_in_children, keep_for_ever
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota, ScheduleOptions
+    from rota.batches.sync import SyncBatches
 
 __all__ = ["SyncRota", "SyncTask"]
 
@@ -52,6 +53,13 @@ class SyncRota:
     def schedule(self, task_type: str, payload: object = None, **options: Unpack[ScheduleOptions]) -> Receipt:
         """Make a task of a type, now, `at` a time or after a `delay`."""
         return self.wait(self._app.schedule(task_type, payload, **options))
+
+    @property
+    def batches(self) -> SyncBatches:
+        """Batches of items: asked for, made wherever a worker runs, and gone through as they come."""
+        from rota.batches.sync import SyncBatches
+
+        return SyncBatches(self._app.batches, self)
 
     def run_until_idle(self) -> int:
         """Work off everything that is due; how many runs that were."""

@@ -43,6 +43,11 @@ _HOMES = {
         "Batches",
         "Switches",
     ),
+    "rota.batches.sync": (
+        "BatchOptions",
+        "SyncBatch",
+        "SyncBatches",
+    ),
 }
 
 __all__, __getattr__, __dir__ = lazy(__name__, _HOMES)

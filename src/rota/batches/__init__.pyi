@@ -22,3 +22,6 @@ from rota.batches.service import BatchItem as BatchItem
 from rota.batches.service import BatchQuery as BatchQuery
 from rota.batches.service import BatchResult as BatchResult
 from rota.batches.service import Switches as Switches
+from rota.batches.sync import BatchOptions as BatchOptions
+from rota.batches.sync import SyncBatch as SyncBatch
+from rota.batches.sync import SyncBatches as SyncBatches
