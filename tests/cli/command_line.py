@@ -35,6 +35,7 @@ class Said:
     @property
     def json(self) -> Any:
         """What is on stdout. Any: each test says what it expects to find."""
+        assert self.out, f"nothing was said, and the exit code is {self.code}: {self.err}"
         return json.loads(self.out)
 
     @property
