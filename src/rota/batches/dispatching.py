@@ -18,6 +18,7 @@ from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, Subta
 from rota.batches.messages import requested
 from rota.batches.rows import BatchRows, batch_of, subtask_of
 from rota.clock import Instant
+from rota.database.many import update_many
 from rota.database.tables.batches import batch_subtasks, batches
 from rota.events.envelope import Event, uuid7
 from rota.events.outbox import Outbox
@@ -29,20 +30,6 @@ MAX_AVOIDED: Final = 200
 """So many of the names that are there an agent is told to avoid, the newest."""
 
 _s = batch_subtasks.c
-_SENT: Final = (
-    update(batch_subtasks)
-    .where(_s.id == bindparam("b_id"))
-    .values(
-        status=bindparam("b_status"),
-        attempt=bindparam("b_attempt"),
-        errors=bindparam("b_errors"),
-        event_id=bindparam("b_event_id"),
-        dispatched_at=bindparam("b_at"),
-        sent_at=bindparam("b_at"),
-        wait_ms=None,
-        ended_at=None,
-    )
-)
 _ONE_FAILED_LESS: Final = update(batches).where(batches.c.id == bindparam("b_id")).values(failed=batches.c.failed - 1)
 
 
@@ -136,15 +123,18 @@ class Dispatching:
             events.append(requested(batch, sent, avoided.get(batch.id, []), event_id))
             rows.append(
                 {
-                    "b_id": sent.id,
-                    "b_status": sent.status.value,
-                    "b_attempt": sent.attempt,
-                    "b_errors": sent.errors,
-                    "b_event_id": event_id,
-                    "b_at": now,
+                    "id": sent.id,
+                    "status": sent.status.value,
+                    "attempt": sent.attempt,
+                    "errors": sent.errors,
+                    "event_id": event_id,
+                    "dispatched_at": now,
+                    "sent_at": now,
+                    "wait_ms": None,
+                    "ended_at": None,
                 }
             )
-        connection.execute(_SENT, rows)
+        update_many(connection, batch_subtasks, rows)
         self._outbox.add(connection, *events)
 
 

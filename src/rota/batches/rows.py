@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, literal_column, select, update
+from sqlalchemy import Connection, Row, bindparam, func, literal_column, select
 
 from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, unknown_batch
 from rota.clock import Instant
 from rota.database import Database
+from rota.database.many import insert_many, update_many
+from rota.database.tables import batches as tables
 from rota.database.tables.batches import batch_events, batch_items, batch_subtasks, batches
 
 __all__ = ["BATCHES_CHANGED", "QUEUE_TO_TELL", "BatchEvent", "BatchRows", "batch_of", "subtask_of"]
@@ -54,12 +56,7 @@ _EVENTS_AFTER: Final = (
     .order_by(_e.number)
     .limit(bindparam("most"))
 )
-_INSERT_EVENTS: Final = insert(batch_events)
-_INSERT_ITEMS: Final = insert(batch_items)
-_INSERT_SUBTASKS: Final = insert(batch_subtasks)
-
-
-# Written whole, by statements that are made once: making one takes longer than running it.
+# Written whole, so that one statement does for all: making one takes longer than running it.
 _CHANGING: Final = (
     "status",
     "reason",
@@ -79,19 +76,11 @@ _CHANGING: Final = (
     "ended_at",
 )
 _MOVING: Final = ("status", "errors", "queue_told", "ended_at", "wait_ms", "error_class", "error", "kept")
-_SAVE_BATCH: Final = (
-    update(batches).where(_b.id == bindparam("new_id")).values({name: bindparam(f"new_{name}") for name in _CHANGING})
-)
-_SAVE_SUBTASK: Final = (
-    update(batch_subtasks)
-    .where(_s.id == bindparam("new_id"))
-    .values({name: bindparam(f"new_{name}") for name in _MOVING})
-)
 
 
 def _named(what: Batch | Subtask, names: Sequence[str]) -> dict[str, Any]:
-    values = {f"new_{name}": getattr(what, name) for name in names}
-    return {**values, "new_id": what.id, "new_status": what.status.value}
+    values = {name: getattr(what, name) for name in names}
+    return {**values, "id": what.id, "status": what.status.value}
 
 
 class BatchEvent(NamedTuple):
@@ -208,15 +197,11 @@ class BatchRows:
         events: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """What has changed and is held, and what is new: a statement for each kind, however many there are."""
-        for statement, rows in (
-            (_INSERT_ITEMS, items),
-            (_SAVE_SUBTASK, [_named(one, _MOVING) for one in subtasks]),
-            (_INSERT_SUBTASKS, new_subtasks),
-            (_INSERT_EVENTS, events),
-            (_SAVE_BATCH, [_named(one, _CHANGING) for one in batches]),
-        ):
-            if rows:
-                connection.execute(statement, list(rows))
+        insert_many(connection, batch_items, items)
+        update_many(connection, batch_subtasks, [_named(one, _MOVING) for one in subtasks])
+        insert_many(connection, batch_subtasks, new_subtasks)
+        insert_many(connection, batch_events, events)
+        update_many(connection, tables.batches, [_named(one, _CHANGING) for one in batches])
 
     def events_after(self, connection: Connection, batch_id: str, after: int, most: int) -> list[BatchEvent]:
         given = {"of_batch": batch_id, "after": after, "most": most}

@@ -8,7 +8,6 @@ started with; a row that somebody else has taken meanwhile is left alone, and wh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Executable, and_, bindparam, case, func, literal_column, or_, select, update
@@ -17,8 +16,8 @@ from rota.clock import Instant, Millis
 from rota.core.lifecycle import MAX_CRASHES, SUSPECT_CRASHES
 from rota.database import Database
 from rota.database.backend import Dialect
+from rota.database.many import insert_new_many
 from rota.database.tables.events import inbox
-from rota.database.upsert import upsert
 from rota.errors import LeaseLost
 from rota.events.delivery import Begin, Failure, InboxRow, InboxStatus, how_to_begin
 
@@ -148,9 +147,7 @@ class Inbox:
 
     @staticmethod
     def _insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
-        if not rows:
-            return set()
-        return set(connection.execute(_insert_statement(connection.dialect.name), list(rows)).scalars())
+        return insert_new_many(connection, inbox, rows, _c.event_id)
 
     def _start_again(self, connection: Connection, again: Sequence[Mapping[str, Any]], now: Instant) -> None:
         if not again:
@@ -359,11 +356,6 @@ def _statements_for(dialect: Dialect) -> _Statements:
         finish=update(inbox).where(named).values(status=str(InboxStatus.DONE), at=bindparam("b_now"), **ended),
         renew=update(inbox).where(mine).values(lease_until=bindparam("b_until")),
     )
-
-
-@cache
-def _insert_statement(database: str) -> Executable:
-    return upsert(database, inbox).on_conflict_do_nothing().returning(_c.event_id)
 
 
 def _seen(row: Any) -> InboxRow | None:

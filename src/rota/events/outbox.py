@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from rota.codec import warmed
 from rota.database import Database
+from rota.database.many import insert_many
 from rota.database.tables.events import outbox
 from rota.errors import InvalidInput
 from rota.events.envelope import Event, encode, partition_of, payload_json, topic_of, uuid7
@@ -34,7 +35,6 @@ MAX_ADDED: Final = 10_000
 """So many events may be added by one call."""
 
 _HEADERS: Final = warmed(msgspec.json.Decoder(dict[str, str]), "{}")
-_INSERT: Final = insert(outbox)
 
 
 class Outbox:
@@ -84,7 +84,7 @@ class Outbox:
         now = self.database.backend.dialect.now(used)
         trace: Mapping[str, str] = {} if self._trace is None else self._trace()
         rows = [self._row(event, payload, now, trace) for event, payload in zip(events, payloads, strict=True)]
-        used.execute(_INSERT, rows)
+        insert_many(used, outbox, rows)
         if self._place is None:
             self.database.changes.poke(used, OUTBOX_CHANGED)
         else:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, and_, bindparam, case, delete, func, literal_
 from rota.clock import Instant, Millis
 from rota.database import Database
 from rota.database.changes import Subscription
+from rota.database.many import raise_many
 from rota.database.tables.events import offsets, outbox
 from rota.database.tables.leases import leases
 from rota.database.tables.tasks import sequences
@@ -346,9 +347,12 @@ class LocalReader(BusReader):
     # --- how far it is done ---
 
     def commit_within(self, connection: Connection, done: Mapping[Place, Any]) -> None:
-        for place, position in done.items():
-            given = {"b_consumer": self._consumer, "b_topic": place.topic, "b_partition": place.partition}
-            connection.execute(_COMMIT, {**given, "b_token": self._token, "done": position})
+        mine = {"consumer": self._consumer, "token": self._token}
+        rows = [
+            {**mine, "topic": place.topic, "partition": place.partition, "position": position}
+            for place, position in done.items()
+        ]
+        raise_many(connection, offsets, rows, by=("consumer", "topic", "partition", "token"), what="position")
 
     async def commit(self, done: Mapping[Place, Any]) -> None:
         if done:
@@ -395,15 +399,4 @@ _LOG: Final = (
     )
     .order_by(outbox.c.position)
     .limit(bindparam("limit"))
-)
-_COMMIT: Final = (
-    update(offsets)
-    .where(
-        offsets.c.consumer == bindparam("b_consumer"),
-        offsets.c.topic == bindparam("b_topic"),
-        offsets.c.partition == bindparam("b_partition"),
-        offsets.c.token == bindparam("b_token"),
-        offsets.c.position < bindparam("done"),
-    )
-    .values(position=bindparam("done"))
 )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from itertools import compress, groupby
 from operator import attrgetter, ne
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict
@@ -47,6 +47,7 @@ from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
 from rota.database.backend import Dialect
 from rota.database.changes import Changes
+from rota.database.many import as_document, insert_statement, new_values
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
 from rota.database.upsert import upsert
@@ -138,8 +139,8 @@ class SqlTransaction:
         return found
 
     def write(self, changes: Sequence[Written]) -> None:
-        inserted: defaultdict[Executable, list[Values]] = defaultdict(list)
-        updated: defaultdict[Executable, list[Values]] = defaultdict(list)
+        inserted: defaultdict[ManyRows, list[Values]] = defaultdict(list)
+        updated: defaultdict[ManyRows, list[Values]] = defaultdict(list)
         removed: list[Identity] = []
         for identity, _, after in sorted(changes, key=_IDENTITY):
             row = self._rows.get(identity)
@@ -153,14 +154,14 @@ class SqlTransaction:
             nulls = tuple(at for at in changed if values[at] is None)
             given = [values[at] for at in changed if values[at] is not None]
             if row is None:
-                inserted[_insert_statement(self._database, changed)].append(given)
+                inserted[_inserting(self._database, changed)].append(given)
             elif changed:
-                updated[_update_statement(changed, nulls)].append([*given, *identity])
-        for statement, rows in inserted.items():
-            if self._execute_many(statement, rows) != len(rows):
+                updated[_updating(self._database, changed, nulls)].append([*given, *identity])
+        for many, rows in inserted.items():
+            if self._execute_many(many, rows) != len(rows):
                 raise Conflict("another transaction has made one of these identities first")
-        for statement, rows in updated.items():
-            self._execute_many(statement, rows)
+        for many, rows in updated.items():
+            self._execute_many(many, rows)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
@@ -169,11 +170,17 @@ class SqlTransaction:
             self._connection.execute(_insert_new(self._database, tables.lanes), rows)
             self.new_lanes |= lanes
 
-    def _execute_many(self, statement: Executable, rows: list[Values]) -> int:
-        """Hand rows straight to the driver: a task is written three times in its life, and SQLAlchemy's handling of
-        named parameters costs more than SQLite's writing of the row."""
-        sql = _sql_text(statement, self._connection.dialect)
-        return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
+    def _execute_many(self, many: ManyRows, rows: list[Values]) -> int:
+        """Write rows by one statement. On SQLite they are handed straight to the driver: a task is written three times
+        in its life, and SQLAlchemy's handling of named parameters costs more than SQLite's writing of the row."""
+        if self._database == "sqlite":
+            sql = _sql_text(many.statement, self._connection.dialect)
+            return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
+        named = [dict(zip(many.names, row, strict=True)) for row in rows]
+        counted = {"preserve_rowcount": True}
+        return self._connection.execute(
+            many.statement, {"rows": as_document(named)}, execution_options=counted
+        ).rowcount
 
     def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
         task_type, key = ("", "") if after is None else after
@@ -303,12 +310,12 @@ class SqlTransaction:
     # --- the run log, and what comes after ---
 
     def log(self, runs: Sequence[RunRecord]) -> None:
-        shapes: defaultdict[Executable, list[Values]] = defaultdict(list)
+        shapes: defaultdict[ManyRows, list[Values]] = defaultdict(list)
         for values in map(encode_run, runs):
             given = tuple(at for at, value in enumerate(values) if value is not None)
-            shapes[_log_statement(given)].append([values[at] for at in given])
-        for statement, rows in shapes.items():
-            self._execute_many(statement, rows)
+            shapes[_logging(self._database, given)].append([values[at] for at in given])
+        for many, rows in shapes.items():
+            self._execute_many(many, rows)
 
     def drop_runs(self, before: Instant, limit: int) -> int:
         oldest = self._all(_OLDEST_RUNS, {"limit": limit})
@@ -693,26 +700,36 @@ def _count_statement(database: str) -> Executable:
     return statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new)
 
 
+class ManyRows(NamedTuple):
+    """A statement for any number of rows that have the same columns, in this order."""
+
+    statement: Executable
+    names: tuple[str, ...]
+
+
 @cache
-def _insert_statement(database: str, columns: tuple[int, ...]) -> Executable:
+def _inserting(database: str, columns: tuple[int, ...]) -> ManyRows:
     """Only what is no default is given: a new task has ten values, its table fifty columns."""
-    values: dict[str, ColumnElement[Any]] = {_NAMES[at]: bindparam(_NAMES[at]) for at in columns}
-    return upsert(database, tasks).values(values).on_conflict_do_nothing()
+    names = tuple(_NAMES[at] for at in columns)
+    return ManyRows(insert_statement(database, tasks, names, is_new_only=True), names)
 
 
 @cache
-def _update_statement(columns: tuple[int, ...], nulls: tuple[int, ...]) -> Executable:
+def _updating(database: str, columns: tuple[int, ...], nulls: tuple[int, ...]) -> ManyRows:
     """Only what changed is written: an index is touched only where one of its columns is."""
-    values: dict[str, ColumnElement[Any]] = {
-        _NAMES[at]: null() if at in nulls else bindparam(f"v_{_NAMES[at]}") for at in columns
-    }
-    return update(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key")).values(values)
+    given = tuple(_NAMES[at] for at in columns if at not in nulls)
+    names = (*given, "task_type", "key")
+    new = new_values(database, tasks, names)
+    values: dict[str, ColumnElement[Any]] = {name: new[name] for name in given}
+    values |= {_NAMES[at]: null() for at in nulls}
+    is_meant = and_(_c.task_type == new["task_type"], _c.key == new["key"])
+    return ManyRows(update(tasks).where(is_meant).values(values), names)
 
 
 @cache
-def _log_statement(columns: tuple[int, ...]) -> Executable:
-    names = [RUN_COLUMNS[at + 1].name for at in columns]
-    return insert(tables.run_logs).values({name: bindparam(name) for name in names})
+def _logging(database: str, columns: tuple[int, ...]) -> ManyRows:
+    names = tuple(RUN_COLUMNS[at + 1].name for at in columns)
+    return ManyRows(insert_statement(database, tables.run_logs, names), names)
 
 
 @cache
