@@ -48,8 +48,8 @@ class Dialect(Protocol):
 
     def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]: ...
 
-    def poke(self, connection: Connection, topic: str) -> None:
-        """Tell other processes, once this is committed, that something of a topic has changed; if it can tell."""
+    def tell(self, connection: Connection, topics: Sequence[str]) -> None:
+        """Tell other processes, once this is committed, that something of these topics has changed; if it can tell."""
         ...
 
 
@@ -98,6 +98,10 @@ class Backend(ABC):
         """Something that is cheap to look at, and another one once somebody has written; as a rule."""
         return None
 
+    def number_of(self, connection: Any) -> int | None:
+        """By which number the database knows a connection of its driver; None if it gives none."""
+        return None
+
     @abstractmethod
     def version(self) -> int:
         """A number that is another one after another process has written."""
@@ -107,9 +111,9 @@ class Backend(ABC):
         """Refuse what can be seen to be wrong before the first connection is made."""
 
     @abstractmethod
-    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
-        """Call `poked`, on a thread of its own, with the topic of each poke, of any process. `heard` is called with
-        None when it begins to hear, and with the reason when it cannot."""
+    def listen(self, told: Callable[[str, int], None], heard: Callable[[str | None], None]) -> None:
+        """Call `told`, on a thread of its own, with each topic that any process tells, and the number of the connection
+        that told it. `heard` is called with None when it begins to hear, and with the reason when it cannot."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -2,8 +2,9 @@
 
 Whoever changes something says so inside the transaction (`poke`), by a topic; whoever waits for such changes has a
 `Subscription`. A commit of this process is heard at once, when its connection goes back to the pool. Those of others
-are told by PostgreSQL (NOTIFY, with the topic as its payload); SQLite tells nobody, so somebody looks whether the file
-has changed, and that wakes all topics. A wake-up says "look again", never what has changed: one too many is harmless.
+are told by PostgreSQL (NOTIFY, with the topic as its payload, all of a transaction at its end); SQLite tells nobody, so
+somebody looks whether the file has changed, and that wakes all topics. A wake-up says "look again", never what has
+changed: one too many is harmless.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ASK_SECONDS: Final = 0.05
 ASK_ANYWAY_SECONDS: Final = 0.5
 
 _POKED: Final = "rota poked"
-"""Where a connection keeps what was poked in its transaction."""
+"""Where a connection of ours keeps what was poked in its transaction."""
 
 
 class Subscription:
@@ -116,20 +117,49 @@ class Changes:
         self._is_listening = False
         self.trouble: str | None = None
         """Why nothing is heard of other instances now; None if all is well."""
+        self._unheard: dict[int, bool] = {}
+        """Our own connections, by the number that the database knows them by: whether one has committed something that
+        nobody here has heard of yet."""
         for engine in backend.engines:
+            event.listen(engine, "connect", self._connected)
+            event.listen(engine, "commit", self._tell)
             event.listen(engine, "checkin", self._committed)
+            event.listen(engine, "close", self._disconnected)
 
     # --- telling ---
 
     def poke(self, connection: Connection, topic: str) -> None:
         """Something of this topic changes in this transaction: tell whoever waits, when it is committed."""
-        connection.info.setdefault(_POKED, set()).add(topic)
-        self._backend.dialect.poke(connection, topic)
+        poked = connection.info.get(_POKED)
+        if poked is not None:
+            poked.add(topic)
+        else:
+            # Somebody else's connection: nobody here is told when it commits.
+            self._backend.dialect.tell(connection, [topic])
 
-    def _committed(self, _connection: Any, record: Any) -> None:
+    def _connected(self, connection: Any, record: Any) -> None:
+        record.info[_POKED] = set[str]()
+        if (number := self._backend.number_of(connection)) is not None:
+            self._unheard[number] = False
+
+    def _tell(self, connection: Connection) -> None:
+        """About to be committed: others are told by the same transaction."""
+        if topics := connection.info.get(_POKED):
+            self._backend.dialect.tell(connection, sorted(topics))
+            if (number := self._backend.number_of(connection.connection.dbapi_connection)) is not None:
+                self._unheard[number] = True
+
+    def _committed(self, connection: Any, record: Any) -> None:
         """A connection is back: committed, or rolled back, which makes no difference to those who look again."""
-        for topic in record.info.pop(_POKED, ()):
+        topics: set[str] = record.info.get(_POKED, set())
+        for topic in topics:
             self.wake(topic)
+        topics.clear()
+        if connection is not None and (number := self._backend.number_of(connection)) in self._unheard:
+            self._unheard[number] = False
+
+    def _disconnected(self, connection: Any, _record: Any) -> None:
+        self._unheard.pop(self._backend.number_of(connection) or 0, None)
 
     def wake(self, topic: str | None = None) -> None:
         """From any thread: all who wait for a topic, or for whatever there is."""
@@ -183,9 +213,10 @@ class Changes:
         if not self._begins.is_set():
             await asyncio.to_thread(self._begins.wait, self._patience)
 
-    def _told(self, topic: str) -> None:
-        """On the listener's thread. Versions that knew no topics sent none."""
-        self.wake(topic or None)
+    def _told(self, topic: str, number: int) -> None:
+        """On the listener's thread, by the connection of this number. Versions that knew no topics sent none."""
+        if self._unheard.get(number, True):
+            self.wake(topic or None)
 
     def _heard(self, trouble: str | None) -> None:
         """On the listener's thread: it listens now, or it cannot."""

@@ -25,6 +25,7 @@ from rota.database.backend import Backend
 from rota.database.backends import backend_for
 from rota.database.changes import Changes
 from rota.database.driver_errors import Meaning, meaning_of
+from rota.database.last_steps import LastSteps
 from rota.database.schema import is_current, prepare
 from rota.database.tables.tasks import meta
 from rota.errors import StoreError, StoreUnavailable
@@ -62,6 +63,9 @@ class Database:
         self.url = url
         self.call_timeout = seconds_of(call_timeout)
         self.backend: Backend = backend_for(url, clock, self.call_timeout)
+        # Before the changes, of which others are told when all is done.
+        self.last_steps = LastSteps(self.backend.engines)
+        """What is done last in a transaction."""
         self.changes = Changes(self.backend, self._version, self.call_timeout)
         """Who hears of which changes, of this process and of others."""
         self.what = what

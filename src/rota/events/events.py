@@ -11,7 +11,7 @@ from rota.database import Database
 from rota.events.buses.base import Bus
 from rota.events.buses.local import LocalBus
 from rota.events.handles import Handles
-from rota.events.outbox import MAX_ADDED, Outbox
+from rota.events.outbox import MAX_ADDED, OUTBOX_CHANGED, Outbox
 from rota.events.section import EventsConfig
 from rota.events.stats import EventStats
 
@@ -44,14 +44,18 @@ class Events:
 
     @cached_property
     def prompt_outbox(self) -> Outbox:
-        """The outbox for who waits for what it publishes. Where the bus is the outbox and the database has one writer,
-        events have their places in the log with the commit that adds them; elsewhere it is the usual one."""
-        bus = self.bus
-        if not isinstance(bus, LocalBus) or self.database.backend.writers > 1:
+        """The outbox for who waits for what it publishes. Where the bus is the outbox, events have their places in the
+        log with the commit that adds them; unless somebody else is placing some at that moment: then the relay places
+        them. Elsewhere it is the usual one. For transactions of Rota's own."""
+        bus, database = self.bus, self.database
+        if not isinstance(bus, LocalBus):
             return self.outbox
 
         def place(connection: Connection) -> None:
-            placed = bus.place_within(connection, MAX_ADDED)
-            self.stats.published.update({(topic, "sent"): count for topic, count in placed.items()})
+            placed = bus.place_within(connection, MAX_ADDED, wait=False)
+            if placed is None:
+                database.changes.poke(connection, OUTBOX_CHANGED)
+            else:
+                self.stats.published.update({(topic, "sent"): count for topic, count in placed.items()})
 
-        return self.outbox.with_places(place)
+        return self.outbox.with_places(lambda connection: database.last_steps.add(connection, "place events", place))

@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, bindparam, create_engine, event, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine import ExceptionContext, RootTransaction
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.types import Text
 
-from rota.clock import SECOND, Clock, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis, SystemClock
 from rota.core import token
 from rota.database.backend import AnySelect, Backend
 from rota.database.driver_errors import is_wrong_server
@@ -31,7 +32,7 @@ _EACH_NAME = "hashtextextended(name, 0)) FROM unnest(CAST(:names AS text[])) AS 
 _LOCK_NAMES = text(f"SELECT pg_advisory_xact_lock({_EACH_NAME}")
 _TRY_NAMES = text(f"SELECT pg_try_advisory_xact_lock({_EACH_NAME}")
 _TOKENS = text("SELECT nextval('task_token_seq') FROM generate_series(1, :count)")
-_NOTIFY = text("SELECT pg_notify(:channel, :topic)")
+_NOTIFY = text("SELECT pg_notify(:channel, topic) FROM unnest(CAST(:topics AS text[])) AS topic")
 
 
 class PostgresDialect:
@@ -44,9 +45,23 @@ class PostgresDialect:
         self._schema = schema
         self._channel = channel
         self._clock = clock
+        self._elapsed = SystemClock().monotonic
+        self._asked: WeakKeyDictionary[RootTransaction, tuple[Instant, float]] = WeakKeyDictionary()
+        """What the server's clock said to transactions that are open, and when that was, by the clock that elapses."""
 
     def now(self, connection: Connection) -> Instant:
-        return int(connection.execute(_CLOCK).scalar_one()) if self._clock is None else self._clock.now()
+        """The server's clock. A transaction asks it once, and counts on from there by itself."""
+        if self._clock is not None:
+            return self._clock.now()
+        transaction = connection.get_transaction()
+        known = None if transaction is None else self._asked.get(transaction)
+        if known is None:
+            told = int(connection.execute(_CLOCK).scalar_one())
+            known = told, self._elapsed()
+            if (transaction := connection.get_transaction()) is not None:
+                self._asked[transaction] = known
+        told, asked_at = known
+        return told + int(SECOND * (self._elapsed() - asked_at))
 
     @staticmethod
     def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -74,8 +89,8 @@ class PostgresDialect:
         numbers = connection.execute(_TOKENS, {"count": count}).scalars().all()
         return [token.floor_at(now) + 1 + number % token.ROOM for number in numbers]
 
-    def poke(self, connection: Connection, topic: str) -> None:
-        connection.execute(_NOTIFY, {"channel": self._channel, "topic": topic})
+    def tell(self, connection: Connection, topics: Sequence[str]) -> None:
+        connection.execute(_NOTIFY, {"channel": self._channel, "topics": list(topics)})
 
 
 LISTEN_SLICE = 2.0
@@ -183,22 +198,25 @@ class PostgresBackend(Backend):
     def version(self) -> int:
         return 0
 
-    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+    def number_of(self, connection: Any) -> int | None:
+        return connection.info.backend_pid
+
+    def listen(self, told: Callable[[str, int], None], heard: Callable[[str | None], None]) -> None:
         self._stopping.clear()
-        self._listener = threading.Thread(target=self._listen, args=(poked, heard), name="rota-listen", daemon=True)
+        self._listener = threading.Thread(target=self._listen, args=(told, heard), name="rota-listen", daemon=True)
         self._listener.start()
 
-    def _listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+    def _listen(self, told: Callable[[str, int], None], heard: Callable[[str | None], None]) -> None:
         """Runs on a thread of its own; when the connection breaks it makes another. The tick covers the gap."""
         while not self._stopping.is_set():
             try:
-                self._listen_once(poked, heard)
+                self._listen_once(told, heard)
             except Exception as error:
                 # Whatever broke it, only patience helps here.
                 heard(str(error).strip() or type(error).__name__)
                 self._stopping.wait(1.0)
 
-    def _listen_once(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+    def _listen_once(self, told: Callable[[str, int], None], heard: Callable[[str | None], None]) -> None:
         import psycopg
 
         conninfo = self._url.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -207,14 +225,14 @@ class PostgresBackend(Backend):
             heard(None)
             while not self._stopping.is_set():
                 for notice in connection.notifies(timeout=LISTEN_SLICE, stop_after=1):
-                    poked(notice.payload)
+                    told(notice.payload, notice.pid)
 
     def close(self) -> None:
         self._stopping.set()
         if self._listener is not None:
             # The listener looks up when it is poked; if the server is away, it looks up by itself soon.
             with suppress(SQLAlchemyError), self.engine.begin() as connection:
-                self.dialect.poke(connection, "")
+                self.dialect.tell(connection, [""])
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
         self._apart.dispose()

@@ -61,7 +61,7 @@ class SqliteDialect:
         last = connection.execute(_NEXT_TOKENS, given).scalar_one()
         return range(last - count + 1, last + 1)
 
-    def poke(self, connection: Connection, topic: str) -> None:
+    def tell(self, connection: Connection, topics: Sequence[str]) -> None:
         """Other processes look at PRAGMA data_version."""
 
 
@@ -164,7 +164,7 @@ class SqliteBackend(Backend):
                 raw.close()
             return self._connections << 32 | version
 
-    def listen(self, poked: Callable[[str], None], heard: Callable[[str | None], None]) -> None:
+    def listen(self, told: Callable[[str, int], None], heard: Callable[[str | None], None]) -> None:
         """Nobody tells: `version` has to be looked at."""
 
     def close(self) -> None:

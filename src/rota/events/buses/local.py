@@ -69,13 +69,16 @@ class LocalBus(Bus):
         """Give new events their places in the log, in the order of insertion; how many there were of each topic."""
         if not await self.database.read(lambda connection: connection.execute(_ANY_NEW).first()):
             return Counter()
-        return await self.database.shared(lambda connection: self.place_within(connection, limit))
+        return await self.database.shared(lambda connection: self.place_within(connection, limit)) or Counter()
 
-    def place_within(self, connection: Connection, limit: int) -> Counter[str]:
-        """The same within somebody's transaction, who lets nobody else place until its end."""
+    def place_within(self, connection: Connection, limit: int, *, wait: bool = True) -> Counter[str] | None:
+        """The same within somebody's transaction, who lets nobody else place until its end. None if somebody else does
+        so now, and nobody waits for that."""
         dialect = self.database.backend.dialect
         # Whoever comes next waits here, and sees what this one has placed.
-        last = connection.execute(dialect.locked(_LAST_POSITION)).scalar_one()
+        last = connection.execute(dialect.locked(_LAST_POSITION, pass_over=not wait)).scalar()
+        if last is None:
+            return None
         given = {"last": last, "now": dialect.now(connection), "limit": limit}
         placed = Counter(connection.execute(_PLACE, given).scalars())
         if placed:
