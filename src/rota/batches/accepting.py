@@ -1,15 +1,19 @@
-"""A batch is taken on: its row, its first subtasks, what is told of it and whoever waits for it, in one transaction."""
+"""A batch is taken on: its row, its first subtasks, what is told of it and whoever waits for it, in one transaction;
+and those that are asked for at the same moment share it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from sqlalchemy import Connection, bindparam, select
 
+from rota.access import Principal
+from rota.access.audit import AuditLog
 from rota.batches.agents.registry import ItemType
 from rota.batches.batch import Batch, BatchStatus
 from rota.batches.generators.base import estimate
@@ -22,13 +26,14 @@ from rota.batches.split import base_size, split
 from rota.batches.switches import DEGRADED, FROZEN, switches_on
 from rota.clock import Instant
 from rota.database import Conflict
+from rota.database.many import insert_new_many
 from rota.database.tables.batches import batches
-from rota.database.upsert import upsert
 from rota.events.envelope import uuid7
 from rota.events.handles import Handles
 from rota.events.outbox import Outbox
+from rota.group_commit import GroupCommit, write_together
 
-__all__ = ["Accepted", "Accepting", "NewSubtask", "subtask_rows"]
+__all__ = ["Accepted", "Accepting", "Asked", "NewSubtask", "subtask_rows"]
 
 _KNOWN: Final = select(batches).where(
     batches.c.owner == bindparam("the_owner"), batches.c.idempotency_key == bindparam("the_key")
@@ -48,6 +53,16 @@ class NewSubtask:
     cost: int
 
 
+class Asked(NamedTuple):
+    """A request that was checked, and who it comes from; `by` for the audit log, `trace` for the events."""
+
+    request: BatchRequest
+    item_type: ItemType
+    owner: str
+    by: Principal | None
+    trace: Mapping[str, str]
+
+
 class Accepted(NamedTuple):
     """The batch, and what is to be offered to the queue; nothing if the same request was accepted before."""
 
@@ -55,6 +70,20 @@ class Accepted(NamedTuple):
     subtasks: Sequence[NewSubtask]
     is_new: bool
     handle_id: str | None = None
+
+
+class _New(NamedTuple):
+    """What is to be accepted, and the rows of its subtasks."""
+
+    accepted: Accepted
+    rows: Sequence[dict[str, Any]]
+
+
+def _first_event(accepted: Accepted, now: Instant) -> dict[str, Any]:
+    batch = accepted.batch
+    told = {"batch_id": batch.id, "type": batch.type, "count": batch.count, "subtasks": len(accepted.subtasks)}
+    data = msgspec.json.encode(told).decode()
+    return {"batch_id": batch.id, "number": batch.events, "event": "accepted", "data": data, "at": now}
 
 
 def subtask_rows(
@@ -99,32 +128,94 @@ class Accepting:
         self._handles = handles
         self._config = config
         self._chance = chance
+        self._audit = AuditLog(rows.database)
+        self._group: GroupCommit[Asked, Accepted] = GroupCommit(
+            partial(write_together, self._write),
+            lambda _: 0,
+            in_flight=rows.database.backend.in_flight,
+            patience=rows.database.call_timeout,
+        )
 
-    def accept(self, connection: Connection, request: BatchRequest, item_type: ItemType, owner: str) -> Accepted:
-        """Take a request on, or find the batch of the same one. The request was checked."""
-        known = self.known(connection, request, owner)
+    async def accept(self, asked: Asked) -> Accepted:
+        """Take a request on, or find the batch of the same one. When this returns, nothing of it can be lost."""
+        (accepted,) = await self._group.submit([asked])
+        return accepted
+
+    async def close(self) -> None:
+        await self._group.drain()
+
+    async def _write(self, asked: list[Asked]) -> list[Accepted | Exception]:
+        return await self._rows.database.shared(partial(self.accept_all, asked=asked))
+
+    def accept_all(self, connection: Connection, asked: Sequence[Asked]) -> list[Accepted | Exception]:
+        """Each is accepted, found, or refused by itself. What raises here is nobody's in particular: then each of them
+        is tried alone."""
+        switches = switches_on(connection)
+        now = self._rows.now(connection)
+        answers: list[Accepted | Exception] = []
+        new: list[tuple[Asked, Accepted]] = []
+        rows: list[dict[str, Any]] = []
+        by_key: dict[tuple[str, str | None], Accepted] = {}
+        for one in asked:
+            place = one.owner, one.request.idempotency_key
+            answer = self._answer(connection, one, switches, by_key.get(place), now)
+            if isinstance(answer, _New):
+                rows += answer.rows
+                answer = answer.accepted
+                new.append((one, answer))
+                if place[1] is not None:
+                    by_key[place] = answer
+            answers.append(answer)
+        if new:
+            self._take_on(connection, new, rows, now)
+            handles = {one.batch.id: self._handle(connection, asked.request, one.batch) for asked, one in new}
+            answers = [
+                one._replace(handle_id=handles.get(one.batch.id)) if isinstance(one, Accepted) and one.is_new else one
+                for one in answers
+            ]
+        return answers
+
+    def _answer(
+        self, connection: Connection, asked: Asked, switches: Collection[str], twin: Accepted | None, now: Instant
+    ) -> _New | Accepted | Exception:
+        request = asked.request
+        try:
+            known = (
+                self._same(twin.batch, request) if twin is not None else self.known(connection, request, asked.owner)
+            )
+        except OtherRequest as refusal:
+            return refusal
         if known is not None:
             return Accepted(known, (), is_new=False)
-        switches = switches_on(connection)
         if FROZEN in switches:
-            raise BatchesFrozen(
+            return BatchesFrozen(
                 "Batches are frozen by an operator: none is taken on now. `rota batch restore` takes them on again."
             )
-        now = self._rows.now(connection)
-        sizes = [request.count] if DEGRADED in switches else self._sizes(request, item_type)
-        batch = self._new_batch(request, item_type, owner, now, len(sizes))
-        if not self._insert(connection, batch):
+        sizes = [request.count] if DEGRADED in switches else self._sizes(request, asked.item_type)
+        batch = self._new_batch(request, asked.item_type, asked.owner, now, len(sizes))
+        rows, subtasks = subtask_rows(batch, sizes, 0, now, is_offered=True)
+        return _New(Accepted(batch, subtasks, is_new=True), rows)
+
+    def _take_on(
+        self,
+        connection: Connection,
+        new: Sequence[tuple[Asked, Accepted]],
+        subtasks: Sequence[Mapping[str, Any]],
+        now: Instant,
+    ) -> None:
+        taken = [accepted.batch for _, accepted in new]
+        rows = [{**msgspec.structs.asdict(batch), "status": batch.status.value} for batch in taken]
+        if len(insert_new_many(connection, batches, rows, batches.c.id)) != len(rows):
             raise Conflict("another request of the same idempotency key was accepted")
-        rows, new = subtask_rows(batch, sizes, 0, now, is_offered=True)
-        told = {"batch_id": batch.id, "type": batch.type, "count": batch.count, "subtasks": len(new)}
-        data = msgspec.json.encode(told).decode()
-        first = {"batch_id": batch.id, "number": batch.events, "event": "accepted", "data": data, "at": now}
-        self._rows.write(connection, new_subtasks=rows, events=[first])
-        handle_id = self._handle(connection, request, batch)
-        self._outbox.add(connection, submitted(batch))
+        self._rows.write(connection, new_subtasks=subtasks, events=[_first_event(one, now) for _, one in new])
+        self._outbox.add(connection, *(submitted(accepted.batch, asked.trace) for asked, accepted in new))
         self._rows.tell(connection)
         self._rows.tell_queue(connection)
-        return Accepted(batch, new, is_new=True, handle_id=handle_id)
+        for asked, accepted in new:
+            if asked.by is not None:
+                request = asked.request
+                asked_for = {"type": request.type, "count": request.count, "session_id": request.session_id}
+                self._audit.add(connection, asked.by, "batch.start", accepted.batch.id, asked_for)
 
     def known(self, connection: Connection, request: BatchRequest, owner: str) -> Batch | None:
         """The batch of the same request, if it was accepted before; `OtherRequest` if its key belongs to another."""
@@ -134,7 +225,11 @@ class Accepting:
         row = connection.execute(_KNOWN, given).first()
         if row is None:
             return None
-        batch = batch_of(row)
+        return self._same(batch_of(row), request)
+
+    @staticmethod
+    def _same(batch: Batch, request: BatchRequest) -> Batch:
+        """The batch, if it was asked for by just this request."""
         if batch.digest != request.digest:
             raise OtherRequest(
                 f"The idempotency key {request.idempotency_key!r} belongs to the batch {batch.id}, which was asked for"
@@ -186,14 +281,6 @@ class Accepting:
             created_at=now,
             ended_at=None,
         )
-
-    def _insert(self, connection: Connection, batch: Batch) -> bool:
-        row = {**msgspec.structs.asdict(batch), "status": batch.status.value}
-        if batch.idempotency_key is None:
-            connection.execute(batches.insert(), row)
-            return True
-        inserting = upsert(connection.dialect.name, batches).on_conflict_do_nothing().returning(batches.c.id)
-        return connection.execute(inserting, row).first() is not None
 
     def _handle(self, connection: Connection, request: BatchRequest, batch: Batch) -> str | None:
         """A flow that waits is resumed by one event, the end of the batch: not by the first of its results."""

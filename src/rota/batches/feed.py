@@ -9,11 +9,12 @@ saw gets exactly the following ones.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from rota.batches.batch import BatchStatus, unknown_batch
 from rota.batches.looking import Looker
@@ -54,7 +55,7 @@ class BatchFeed:
         self._channels: dict[str, _Channel] = {}
         self._looker = Looker(rows.database, "batch feeds", self._look, rest=REST_SECONDS)
         dialect = rows.database.backend.dialect
-        self._positions = select(batches.c.id, batches.c.events).where(dialect.among(batches.c.id))
+        self._ids = select(batches.c.id).where(dialect.among(batches.c.id))
         self._known: GroupCommit[str, bool] = GroupCommit(
             partial(write_together, self._look_whether_known), lambda _: 0, patience=rows.database.call_timeout
         )
@@ -118,8 +119,9 @@ class BatchFeed:
 
     async def _look_whether_known(self, ids: list[str]) -> list[bool]:
         keys = self._database.backend.dialect.keys(ids)
-        rows = await self._database.read(lambda connection: connection.execute(self._positions, {"keys": keys}).all())
-        known = {row.id for row in rows}
+        known = await self._database.read(
+            lambda connection: set(connection.execute(self._ids, {"keys": keys}).scalars())
+        )
         return [id_ in known for id_ in ids]
 
     async def _look(self) -> None:
@@ -134,16 +136,10 @@ class BatchFeed:
         channels = dict(self._channels)
         known = {batch_id: len(channel.events) for batch_id, channel in channels.items()}
         self.reads += 1
-        found = await self._database.read(lambda connection: self._read(connection, known))
-        for batch_id, events in found.items():
+        found = await self._database.read(lambda connection: self._rows.events_after(connection, known, PAGE))
+        told: defaultdict[str, list[BatchEvent]] = defaultdict(list)
+        for batch_id, event in found:
+            told[batch_id].append(event)
+        for batch_id, events in told.items():
             channels[batch_id].add(events)
-        return any(len(events) == PAGE for events in found.values())
-
-    def _read(self, connection: Connection, known: dict[str, int]) -> dict[str, list[BatchEvent]]:
-        keys = self._database.backend.dialect.keys(known)
-        positions = connection.execute(self._positions, {"keys": keys}).all()
-        return {
-            row.id: self._rows.events_after(connection, row.id, known[row.id], PAGE)
-            for row in positions
-            if row.events > known[row.id]
-        }
+        return len(found) == PAGE

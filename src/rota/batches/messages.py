@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.batches.batch import Batch, Subtask
 from rota.batches.names import AGGREGATE, CREATED, FINISHED, REQUESTED, SUBMITTED
@@ -86,8 +87,8 @@ warmed(msgspec.json.Decoder(Created), '{"session_id":"s","task_id":"t","items":[
 warmed(msgspec.json.Decoder(Failed), '{"session_id":"s","task_id":"t","reason":"r"}')
 
 
-def submitted(batch: Batch) -> Event:
-    """A batch was asked for."""
+def submitted(batch: Batch, trace: Mapping[str, str]) -> Event:
+    """A batch was asked for, within a trace if there is one."""
     payload = {
         "batch_id": batch.id,
         "session_id": batch.session_id,
@@ -96,7 +97,7 @@ def submitted(batch: Batch) -> Event:
         "style": msgspec.json.decode(batch.style),
         "priority": batch.priority,
     }
-    return _event(SUBMITTED, batch, payload, key=batch.id)
+    return replace(_event(SUBMITTED, batch, payload, key=batch.id), headers=trace)
 
 
 def requested(batch: Batch, subtask: Subtask, avoid: list[str], event_id: str) -> Event:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, func, literal_column, select
+from sqlalchemy import Connection, Executable, Row, and_, bindparam, func, literal_column, select
 
 from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, unknown_batch
 from rota.clock import Instant
 from rota.database import Database
-from rota.database.many import insert_many, update_many
+from rota.database.many import as_document, given_rows, insert_many, update_many
 from rota.database.tables import batches as tables
 from rota.database.tables.batches import batch_events, batch_items, batch_subtasks, batches
 
@@ -50,12 +51,17 @@ _NAMES_OF_SESSION: Final = (
     .where(_b.session_id == bindparam("of_session"), _b.type == bindparam("of_type"), _KEPT)
     .order_by(_i.batch_id, _i.number)
 )
-_EVENTS_AFTER: Final = (
-    select(batch_events)
-    .where(_e.batch_id == bindparam("of_batch"), _e.number > bindparam("after"))
-    .order_by(_e.number)
-    .limit(bindparam("most"))
-)
+
+
+@cache
+def _events_after(database: str) -> Executable:
+    seen = given_rows(database, batch_events, ("batch_id", "number"))
+    later = and_(_e.batch_id == seen.c.batch_id, _e.number > seen.c.number)
+    columns = _e.batch_id, _e.number, _e.event, _e.data, _e.at
+    query = select(*columns).select_from(seen.join(batch_events, later))
+    return query.order_by(_e.batch_id, _e.number).limit(bindparam("most"))
+
+
 # Written whole, so that one statement does for all: making one takes longer than running it.
 _CHANGING: Final = (
     "status",
@@ -203,6 +209,10 @@ class BatchRows:
         insert_many(connection, batch_events, events)
         update_many(connection, tables.batches, [_named(one, _CHANGING) for one in batches])
 
-    def events_after(self, connection: Connection, batch_id: str, after: int, most: int) -> list[BatchEvent]:
-        given = {"of_batch": batch_id, "after": after, "most": most}
-        return [BatchEvent(row.number, row.event, row.data, row.at) for row in connection.execute(_EVENTS_AFTER, given)]
+    @staticmethod
+    def events_after(connection: Connection, seen: Mapping[str, int], most: int) -> list[tuple[str, BatchEvent]]:
+        """What was told of batches after the number that is known of each, with the batch; so many at most."""
+        rows = [{"batch_id": batch_id, "number": number} for batch_id, number in seen.items()]
+        given = {"rows": as_document(rows), "most": most}
+        found = connection.execute(_events_after(connection.dialect.name), given)
+        return [(batch_id, BatchEvent(*told)) for batch_id, *told in found]

@@ -16,8 +16,7 @@ import msgspec
 from sqlalchemy import Connection, Select, func, select
 
 from rota.access import Principal
-from rota.access.audit import AuditLog
-from rota.batches.accepting import Accepted
+from rota.batches.accepting import Asked
 from rota.batches.batch import Batch, BatchStatus, End, Subtask, held, unknown_batch
 from rota.batches.generators.base import Item
 from rota.batches.limits import per_minute
@@ -30,6 +29,7 @@ from rota.clock import Instant, isoformat, parse_duration
 from rota.core.task import Identity
 from rota.database.tables.batches import batch_items, batches
 from rota.errors import InvalidInput, LimitExceeded, RotaError, StoreUnavailable
+from rota.events.tracing import current_trace
 from rota.logs import get_logger
 from rota.runtime.signals import Duration
 from rota.stores.base import DEFAULT_PAGE, Page, page_of
@@ -211,15 +211,7 @@ class Batches:
                 return BatchHandle(self, known, is_new=False)
         await work.room.check()
         await self._take_share(owner, request)
-
-        def accept(connection: Connection) -> Accepted:
-            accepted = work.accepting.accept(connection, request, item_type, owner)
-            if by is not None and accepted.is_new:
-                asked_for = {"type": request.type, "count": request.count, "session_id": request.session_id}
-                AuditLog(work.database).add(connection, by, "batch.start", accepted.batch.id, asked_for)
-            return accepted
-
-        accepted = await work.database.grouped(accept)
+        accepted = await work.accepting.accept(Asked(request, item_type, owner, by, current_trace()))
         part.open_gates()
         work.room.use(len(accepted.subtasks))
         if accepted.subtasks:

@@ -39,6 +39,7 @@ class BatchWork:
 
     async def close(self) -> None:
         await self.room.close()
+        await self.accepting.close()
         await self.dispatching.close()
         await self.generation.close()
         await self.waiting.close()

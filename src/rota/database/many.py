@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
+    FromClause,
     Table,
     Text,
     and_,
@@ -34,6 +35,7 @@ from rota.database.upsert import upsert
 
 __all__ = [
     "as_document",
+    "given_rows",
     "insert_many",
     "insert_new_many",
     "insert_statement",
@@ -81,6 +83,14 @@ def raise_many(connection: Connection, table: Table, rows: Rows, *, by: Sequence
 def as_document(rows: Rows) -> str:
     """The value of the parameter `rows`."""
     return msgspec.json.encode(rows).decode()
+
+
+def given_rows(database: str, table: Table, names: Sequence[str]) -> FromClause:
+    """The rows of the parameter `rows`, as something to be joined with: they have these columns of a table."""
+    if database != "sqlite":
+        return _rows_of_document(table, names)
+    each = func.json_each(bindparam("rows")).table_valued("value")
+    return select(*(func.json_extract(each.c.value, f"$.{name}").label(name) for name in names)).subquery("given")
 
 
 def new_values(database: str, table: Table, names: Sequence[str]) -> Mapping[str, ColumnElement[Any]]:
