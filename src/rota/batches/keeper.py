@@ -127,7 +127,7 @@ class Keeper(Duty[KeeperReport]):
         if work is None:
             return KeeperReport(is_idle=True)
         if self._heard is None:
-            self._heard = await work.database.changes.subscribe(QUEUE_TO_TELL, self.wake)
+            self._heard = await work.database.changes.subscribe(QUEUE_TO_TELL, on_wake=self.wake)
             self._turn = DatabaseLease(work.database, "batch keeper", self._instance)
         report = KeeperReport(told=await self.tell_queue(work), ended=await self.end_overdue(work))
         if self._clock.monotonic() >= self._check_at and self._turn is not None:

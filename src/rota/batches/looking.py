@@ -38,7 +38,7 @@ class Looker:
     async def look_now(self) -> None:
         """Somebody waits who did not before."""
         if self._heard is None:
-            self._heard = await self._database.changes.subscribe(BATCHES_CHANGED, self._now.set)
+            self._heard = await self._database.changes.subscribe(BATCHES_CHANGED, on_wake=self._now.set)
         if self._job is None or self._job.done():
             self._job = asyncio.get_running_loop().create_task(self._look_on(), name=f"rota {self._name}")
         self._now.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -40,10 +40,10 @@ _POKED: Final = "rota poked"
 
 
 class Subscription:
-    """What one of those who wait has heard of its topic. It belongs to the event loop that it was made in."""
+    """What one of those who wait has heard of its topics. It belongs to the event loop that it was made in."""
 
-    def __init__(self, changes: Changes, topic: str, on_wake: Callable[[], None] | None) -> None:
-        self.topic = topic
+    def __init__(self, changes: Changes, topics: Collection[str], on_wake: Callable[[], None] | None) -> None:
+        self.topics = frozenset(topics)
         self._changes = changes
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -51,7 +51,7 @@ class Subscription:
         self.always_waits = on_wake is not None
 
     async def wait(self, seconds: float) -> bool:
-        """Until something of the topic may have changed since the last wait, at most so long. True if woken."""
+        """Until something of the topics may have changed since the last wait, at most so long. True if woken."""
         if not self._woken.is_set():
             with self._changes.somebody_waits():
                 try:
@@ -164,15 +164,15 @@ class Changes:
     def wake(self, topic: str | None = None) -> None:
         """From any thread: all who wait for a topic, or for whatever there is."""
         for subscription in self._subscriptions:
-            if topic is None or subscription.topic == topic:
+            if topic is None or topic in subscription.topics:
                 subscription.wake()
 
     # --- hearing ---
 
-    async def subscribe(self, topic: str, on_wake: Callable[[], None] | None = None) -> Subscription:
-        """An ear for a topic: whatever is committed after this is heard, until it is closed. With `on_wake` nobody has
-        to wait: it is called on this event loop."""
-        subscription = Subscription(self, topic, on_wake)
+    async def subscribe(self, *topics: str, on_wake: Callable[[], None] | None = None) -> Subscription:
+        """An ear for some topics: whatever is committed after this is heard, until it is closed. With `on_wake` nobody
+        has to wait: it is called on this event loop."""
+        subscription = Subscription(self, topics, on_wake)
         is_first = not self._subscriptions
         self._subscriptions = (*self._subscriptions, subscription)
         if not self._backend.must_look:

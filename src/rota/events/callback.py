@@ -93,7 +93,7 @@ class CallbackDuty(Duty[CallbackReport]):
         if handles is None:
             return CallbackReport()
         if self._heard is None:
-            self._heard = await handles.database.changes.subscribe(HANDLES_CHANGED, self.wake)
+            self._heard = await handles.database.changes.subscribe(HANDLES_CHANGED, on_wake=self.wake)
         # Whoever is woken by somebody else's commit looks before it writes.
         next_ms = await handles.database.read(partial(self._next_ms, handles=handles))
         if next_ms > 0:

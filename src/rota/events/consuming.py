@@ -172,7 +172,7 @@ class RetryDuty(Duty[float]):
         if deliveries is None:
             return IDLE_SECONDS
         if self._heard is None:
-            self._heard = await deliveries.changes.subscribe(INBOX_CHANGED, self.wake)
+            self._heard = await deliveries.changes.subscribe(INBOX_CHANGED, on_wake=self.wake)
         if self._waker is None:
             self._waker = asyncio.get_running_loop().create_task(self._wake_on(deliveries))
         if await deliveries.read(deliveries.inbox.has_suspects):

@@ -134,7 +134,7 @@ class Relay(Duty[RelayReport]):
         if events is None:
             return RelayReport()
         if self._heard is None:
-            self._heard = await events.database.changes.subscribe(OUTBOX_CHANGED, self.wake)
+            self._heard = await events.database.changes.subscribe(OUTBOX_CHANGED, on_wake=self.wake)
         if isinstance(events.bus, LocalBus):
             return RelayReport(sent=await self._place(events, events.bus))
         return await self._carry(events, events.bus)

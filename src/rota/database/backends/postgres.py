@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, ColumnElement, Connection, Engine, bindparam, create_engine, event, func, text
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.engine import ExceptionContext, RootTransaction
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.types import Text
@@ -26,7 +25,12 @@ from rota.errors import InvalidConfig
 
 __all__ = ["PostgresBackend", "PostgresDialect", "PostgresLimits"]
 
-_CLOCK = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_TOLD = "rota clock"
+"""Where a connection of ours keeps what the server's clock said when its transaction began, and when that was, by the
+clock of this process."""
+_IS_READING = "rota_is_reading"
+"""The option of connections that only read, each statement for itself."""
 # As they come: a set that a function returns is gone through in its order.
 _EACH_NAME = "hashtextextended(name, 0)) FROM unnest(CAST(:names AS text[])) AS name"
 _LOCK_NAMES = text(f"SELECT pg_advisory_xact_lock({_EACH_NAME}")
@@ -46,22 +50,27 @@ class PostgresDialect:
         self._channel = channel
         self._clock = clock
         self._elapsed = SystemClock().monotonic
-        self._asked: WeakKeyDictionary[RootTransaction, tuple[Instant, float]] = WeakKeyDictionary()
-        """What the server's clock said to transactions that are open, and when that was, by the clock that elapses."""
 
     def now(self, connection: Connection) -> Instant:
-        """The server's clock. A transaction asks it once, and counts on from there by itself."""
+        """The server's clock. A transaction of ours was told it when it began, and counts on from there by itself."""
         if self._clock is not None:
             return self._clock.now()
-        transaction = connection.get_transaction()
-        known = None if transaction is None else self._asked.get(transaction)
-        if known is None:
-            told = int(connection.execute(_CLOCK).scalar_one())
-            known = told, self._elapsed()
-            if (transaction := connection.get_transaction()) is not None:
-                self._asked[transaction] = known
-        told, asked_at = known
-        return told + int(SECOND * (self._elapsed() - asked_at))
+        told: tuple[Instant, float] | None = connection.info.get(_TOLD)
+        if told is None:
+            return int(connection.execute(text(_CLOCK)).scalar_one())
+        return told[0] + int(SECOND * (self._elapsed() - told[1]))
+
+    def begin(self, connection: Connection) -> None:
+        """Begin a transaction on a connection of ours, and be told what time it is, in one go."""
+        options = connection.get_execution_options()
+        if _IS_READING in options or options.get("isolation_level") == "AUTOCOMMIT":
+            connection.info.pop(_TOLD, None)
+            return
+        raw: Any = connection.connection.dbapi_connection
+        with raw.cursor() as cursor:
+            cursor.execute(f"BEGIN; {_CLOCK}", prepare=False)
+            cursor.nextset()
+            connection.info[_TOLD] = cursor.fetchone()[0], self._elapsed()
 
     @staticmethod
     def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -137,10 +146,11 @@ class PostgresBackend(Backend):
         self.schema = path[0]
         self._search_path = ", ".join(map(quoted, path))
         self._channel = f"rota_{self.schema}".encode()[:63].decode(errors="ignore")
-        self.dialect = PostgresDialect(self.schema, self._channel, clock)
+        dialect = self.dialect = PostgresDialect(self.schema, self._channel, clock)
+        self._begin = dialect.begin
         self._limits = PostgresLimits.of(call_timeout)
         self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
-        self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._reading = self.engine.execution_options(**{_IS_READING: True})
         self._apart = self._engine(pool_size=self.apart, max_overflow=0)
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
@@ -154,10 +164,12 @@ class PostgresBackend(Backend):
             max_overflow=max_overflow,
             pool_timeout=self._limits.pool_seconds,
             pool_recycle=1_800,
-            # A host that swallows packets is away, not slow: left to the system, connecting takes minutes.
-            connect_args={"connect_timeout": self._connect_seconds()},
+            # A host that swallows packets is away, not slow: left to the system, connecting takes minutes. Transactions
+            # begin as the dialect begins them, and who only reads needs none: the driver begins none by itself.
+            connect_args={"connect_timeout": self._connect_seconds(), "autocommit": True},
         )
         event.listen(engine, "connect", self._connected)
+        event.listen(engine, "begin", self._begin)
         event.listen(engine, "handle_error", _leave_wrong_server)
         return engine
 
@@ -173,7 +185,6 @@ class PostgresBackend(Backend):
             cursor.execute(f"SET statement_timeout = {self._limits.statement_ms}")
             cursor.execute(f"SET lock_timeout = {self._limits.lock_ms}")
             cursor.execute(f"SET idle_in_transaction_session_timeout = {self._limits.idle_ms}")
-        connection.commit()
 
     @contextmanager
     def writing(self) -> Generator[Connection]:

@@ -29,10 +29,10 @@ from rota.events.buses.base import Bus, BusReader, Message, Outgoing, Place
 from rota.events.outbox import headers_of, value_of_row
 from rota.logs import get_logger
 
-__all__ = ["EVENTS_PLACED", "LocalBus"]
+__all__ = ["LocalBus"]
 
-EVENTS_PLACED: Final = "events"
-"""The topic of whoever waits for something to read."""
+PLACES_CHANGED: Final = "event places"
+"""What whoever reads hears of when places are set back, or free."""
 LEASE_MS: Final[Millis] = 10_000
 UNSETTLED_SECONDS: Final = 0.3
 """How often it is looked whether there is something to take, or something was let go."""
@@ -83,7 +83,8 @@ class LocalBus(Bus):
         placed = Counter(connection.execute(_PLACE, given).scalars())
         if placed:
             connection.execute(_MOVE_ON, {"placed": placed.total()})
-            self.database.changes.poke(connection, EVENTS_PLACED)
+            for topic in placed:
+                self.database.changes.poke(connection, _placed_in(topic))
         return placed
 
     async def reader(self, consumer: str, topics: Collection[str], *, instance: str) -> LocalReader:
@@ -124,7 +125,7 @@ class LocalBus(Bus):
                 "owner": None,
             }
             connection.execute(update(offsets).where(of_consumer, before.is_not(None)).values(back))
-            self.database.changes.poke(connection, EVENTS_PLACED)
+            self.database.changes.poke(connection, PLACES_CHANGED)
 
         await self.database.write(write)
 
@@ -162,11 +163,13 @@ class LocalReader(BusReader):
         self._heard: Subscription | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._is_woken = False
+        self._may_have_more = True
+        """Whether there may be something to read that nobody would be woken for."""
 
     # --- what is ours ---
 
     async def begin(self) -> None:
-        self._heard = await self._database.changes.subscribe(EVENTS_PLACED)
+        self._heard = await self._database.changes.subscribe(PLACES_CHANGED, *map(_placed_in, self._topics))
         await self._share()
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), name=f"rota-reader-{self._consumer}")
 
@@ -185,6 +188,7 @@ class LocalReader(BusReader):
 
     def pause(self, places: Collection[Place]) -> None:
         self._paused = frozenset(places)
+        self._may_have_more = True
 
     async def _keep(self) -> None:
         """Renew what is ours and share it with those who come and go, as long as this reads."""
@@ -295,7 +299,7 @@ class LocalReader(BusReader):
         mine = and_(offsets.c.consumer == self._consumer, offsets.c.token == self._token)
         connection.execute(update(offsets).where(mine).values(owner=None, token=None, lease_until=0))
         connection.execute(delete(leases).where(leases.c.name == self._presence))
-        self._database.changes.poke(connection, EVENTS_PLACED)
+        self._database.changes.poke(connection, PLACES_CHANGED)
 
     # --- reading ---
 
@@ -304,12 +308,13 @@ class LocalReader(BusReader):
         deadline = loop.time() + seconds
         assert self._heard is not None, "whoever fetches has begun"
         while True:
+            if not self._may_have_more and not self._is_woken:
+                # What was placed since the last read has woken us; if that was lost, we look all the same in the end.
+                await self._heard.wait(deadline - loop.time())
             found = await self._read(limit)
             if found or self._is_woken or loop.time() >= deadline:
                 self._is_woken = False
                 return found
-            if not await self._heard.wait(deadline - loop.time()):
-                return []
 
     def wake(self) -> None:
         self._is_woken = True
@@ -325,13 +330,19 @@ class LocalReader(BusReader):
             if place not in self._leaving and place not in self._paused:
                 by_topic[place.topic].append(place)
         found: list[Message] = []
+        # Until all of it is read: what fails is read again.
+        self._may_have_more, is_read_up = True, True
         for topic, places in by_topic.items():
-            found += await self._read_topic(topic, places, limit - len(found))
+            some, is_read_up_here = await self._read_topic(topic, places, limit - len(found))
+            is_read_up = is_read_up and is_read_up_here
+            found += some
             if len(found) >= limit:
-                break
+                return found
+        self._may_have_more = not is_read_up
         return found
 
-    async def _read_topic(self, topic: str, places: Sequence[Place], limit: int) -> list[Message]:
+    async def _read_topic(self, topic: str, places: Sequence[Place], limit: int) -> tuple[list[Message], bool]:
+        """What is new of these places, and whether that was all."""
         read = {place.partition: self._owned[place] for place in places}
         given = {"topic": topic, "partitions": list(read), "after": min(read.values()), "limit": limit}
         rows = await self._database.read(lambda connection: connection.execute(_LOG, given).all())
@@ -345,7 +356,7 @@ class LocalReader(BusReader):
             # Up to the last row nothing of any of these is left, whichever of them it was.
             if rows and place in self._owned:
                 self._owned[place] = max(self._owned[place], rows[-1].position)
-        return found
+        return found, len(rows) < limit
 
     # --- how far it is done ---
 
@@ -360,6 +371,11 @@ class LocalReader(BusReader):
     async def commit(self, done: Mapping[Place, Any]) -> None:
         if done:
             await self._database.grouped(lambda connection: self.commit_within(connection, done))
+
+
+def _placed_in(topic: str) -> str:
+    """What whoever reads a topic hears of when events were placed in it."""
+    return f"events of {topic}"
 
 
 def _at(place: Place) -> Any:
