@@ -185,12 +185,22 @@ class Database:
             answer = function(connection)
             savepoint.commit()
         except Exception as error:
-            is_of_database = isinstance(error, (SQLAlchemyError, self.backend.driver_error))
-            if isinstance(error, Conflict) or (is_of_database and meaning_of(error) is not Meaning.REFUSED):
+            if self.is_about_the_database(error):
                 raise
             savepoint.rollback()
-            return self._said(Meaning.REFUSED, error) if is_of_database else error
+            return self.said(error)
         return answer
+
+    def said(self, error: Exception) -> Exception:
+        """What a function has raised in a transaction, as whoever called is told it."""
+        is_of_database = isinstance(error, (SQLAlchemyError, self.backend.driver_error))
+        return self._said(Meaning.REFUSED, error) if is_of_database else error
+
+    def is_about_the_database(self, error: Exception) -> bool:
+        """Whether what a transaction has raised is not about what it was to do: it is run again as it is, or the
+        database is away."""
+        is_of_database = isinstance(error, (SQLAlchemyError, self.backend.driver_error))
+        return isinstance(error, Conflict) or (is_of_database and meaning_of(error) is not Meaning.REFUSED)
 
     def write_blocking(self, function: Callable[[Connection], T], timeout: float | None = None) -> T:
         """The same, from any thread, and where there is more than one writer, beside the ordinary ones."""

@@ -33,9 +33,10 @@ LOOK_SECONDS: Final = 5.0
 """What another instance has left in the inbox is found within this time."""
 SHORTEST_SECONDS: Final = 0.02
 """What is due may have to wait for a turn: nobody asks more often than this."""
-PASSED_OVER_SECONDS: Final = 0.5
-"""On a bus that lies in the database, how far events were passed over is noted with the next effect; without one, so
-often: a commit for each pass would cost more than the events that are handled."""
+COMMIT_SECONDS: Final = 0.5
+"""How often it is noted how far events are done, or passed over: a commit for each pass would cost more than the events
+that are handled. What is brought again is known by the inbox; and on a bus that lies in the database it is noted with
+each effect."""
 IDLE_SECONDS: Final = 5.0
 """How often it is looked whether somebody wants a database by now."""
 RENEW_AGAIN_SECONDS: Final = 0.5
@@ -109,6 +110,7 @@ class ConsumerDuty(Duty[ConsumerReport]):
         self._shared = shared
         self._clock = context.clock
         self._commit_at = context.clock.monotonic()
+        self._committing: asyncio.Task[None] | None = None
         shared.wake_at_opening(self.wake)
 
     async def run_once(self, now: Instant | None = None) -> ConsumerReport:
@@ -124,10 +126,19 @@ class ConsumerDuty(Duty[ConsumerReport]):
         deliveries.keep_only(reader.places())
         if messages:
             await deliveries.accept(messages, reader)
-        if not reader.is_committed_within or self._clock.monotonic() >= self._commit_at:
-            await self._commit(deliveries, reader)
-            self._commit_at = self._clock.monotonic() + PASSED_OVER_SECONDS
+        self._commit_if_due(deliveries, reader)
         return ConsumerReport(len(messages))
+
+    def _commit_if_due(self, deliveries: Deliveries, reader: BusReader) -> None:
+        """In the background: nobody fetches later because a bus takes its time."""
+        if self._committing is not None:
+            if not self._committing.done():
+                return
+            committing, self._committing = self._committing, None
+            committing.result()  # what went wrong is this duty's trouble
+        if self._clock.monotonic() >= self._commit_at:
+            self._committing = asyncio.get_running_loop().create_task(self._commit(deliveries, reader))
+            self._commit_at = self._clock.monotonic() + COMMIT_SECONDS
 
     @staticmethod
     async def _commit(deliveries: Deliveries, reader: BusReader) -> None:
@@ -150,6 +161,8 @@ class ConsumerDuty(Duty[ConsumerReport]):
         if deliveries is not None:
             await deliveries.close(GRACE_SECONDS)
         if reader is not None:
+            if self._committing is not None:
+                await asyncio.gather(self._committing, return_exceptions=True)  # it is tried once more
             if deliveries is not None:
                 with suppress(StoreError):  # what was not committed is brought again, and known
                     await self._commit(deliveries, reader)

@@ -90,6 +90,13 @@ class _Ending(NamedTuple):
     context: Context
 
 
+class _OneFailed(Exception):
+    """An effect has raised something. Of several, which one that was is found out one by one."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Deliveries:
     """The events of one consumer in one process. `token` is its own, for as long as it lives."""
 
@@ -407,22 +414,12 @@ class Deliveries:
     async def _end(self, endings: list[_Ending]) -> Sequence[Exception | None]:
         """A group of endings in one transaction. Each effect is there whole or not at all."""
         marks = self.progress.reached(place for ending in endings for place in ending.delivery.offsets)
-
-        def write(connection: Connection) -> list[Exception | None]:
-            ours = self.inbox.hold(connection, [ending.delivery.arrived.event_id for ending in endings])
-            answers = self._take_effects(connection, endings, ours)
-            done = [
-                ending.delivery.arrived.event_id
-                for ending, answer in zip(endings, answers, strict=True)
-                if answer is None
-            ]
-            if done:
-                self.inbox.finish(connection, done)
-            if len(done) == len(endings):
-                self._commit_marks(connection, marks)
-            return answers
-
-        answers = await self._database.shared(write)
+        try:
+            answers = await self._database.shared(partial(self._end_together, endings=endings, marks=marks))
+        except _OneFailed as failed:
+            answers = [failed.error]
+            if len(endings) > 1:
+                answers = await self._database.shared(partial(self._end_each, endings=endings, marks=marks))
         for ending, answer in zip(endings, answers, strict=True):
             if answer is None:
                 self._done(ending.delivery)
@@ -430,31 +427,40 @@ class Deliveries:
             self.progress.committed(marks)
         return answers
 
-    def _take_effects(
-        self, connection: Connection, endings: Sequence[_Ending], ours: Collection[str]
+    def _end_together(
+        self, connection: Connection, endings: Sequence[_Ending], marks: dict[Place, Any]
     ) -> list[Exception | None]:
-        """What each effect raised; those that are one call for many first."""
-        joint: defaultdict[Any, list[tuple[int, Any]]] = defaultdict(list)
-        for place, ending in enumerate(endings):
-            effect = cast("JointEffect[Any] | None", ending.effect if isinstance(ending.effect, JointEffect) else None)
-            if effect is not None and ending.delivery.arrived.event_id in ours:
-                joint[effect.run].append((place, effect.item))
-        taken: set[int] = set()
-        for run, several in joint.items():
-            items = [item for _, item in several]
-            if len(several) > 1 and not isinstance(
-                self._database.in_savepoint(connection, lambda c, run=run, items=items: run(c, items)), Exception
-            ):
-                taken.update(place for place, _ in several)
-        return [
-            None if place in taken else self._take_effect(connection, ending, ours)
-            for place, ending in enumerate(endings)
-        ]
+        """As if no effect failed, which few do: they are noted as done first, and nothing stands between them. If one
+        fails nothing of this stays."""
+        ours = self.inbox.finish(connection, _ids(endings))
+        whole = [ending for ending in endings if ending.delivery.arrived.event_id in ours]
+        try:
+            for effect in _joined(whole):
+                effect(connection)
+        except Exception as error:
+            if self._database.is_about_the_database(error):
+                raise
+            raise _OneFailed(self._database.said(error)) from error
+        if len(whole) == len(endings):
+            self._commit_marks(connection, marks)
+        return [None if ending.delivery.arrived.event_id in ours else _lost(ending) for ending in endings]
+
+    def _end_each(
+        self, connection: Connection, endings: Sequence[_Ending], marks: dict[Place, Any]
+    ) -> list[Exception | None]:
+        """Each effect behind a savepoint: one that fails takes nobody with it."""
+        ours = self.inbox.hold(connection, _ids(endings))
+        answers = [self._take_effect(connection, ending, ours) for ending in endings]
+        done = [ending for ending, answer in zip(endings, answers, strict=True) if answer is None]
+        if done:
+            self.inbox.finish(connection, _ids(done))
+        if len(done) == len(endings):
+            self._commit_marks(connection, marks)
+        return answers
 
     def _take_effect(self, connection: Connection, ending: _Ending, ours: Collection[str]) -> Exception | None:
-        event_id = ending.delivery.arrived.event_id
-        if event_id not in ours:
-            return LeaseLost(f"The event {event_id} is another instance's by now; its effect is left out.")
+        if ending.delivery.arrived.event_id not in ours:
+            return _lost(ending)
         if ending.effect is None:
             return None
         answer = self._database.in_savepoint(connection, partial(ending.context.run, ending.effect))
@@ -628,6 +634,35 @@ class Deliveries:
                 self.consumer.concurrency, thread_name_prefix=f"rota-consumer-{self.consumer.name}"
             )
         return self._threads
+
+
+def _ids(endings: Sequence[_Ending]) -> list[str]:
+    return [ending.delivery.arrived.event_id for ending in endings]
+
+
+def _lost(ending: _Ending) -> LeaseLost:
+    event_id = ending.delivery.arrived.event_id
+    return LeaseLost(f"The event {event_id} is another instance's by now; its effect is left out.")
+
+
+def _joined(endings: Sequence[_Ending]) -> list[Callable[[Connection], object]]:
+    """The effects of endings, each in the context of its handler; those that are one call for many, as one."""
+    joint: defaultdict[Any, list[Any]] = defaultdict(list)
+    single: list[Callable[[Connection], object]] = []
+    for ending in endings:
+        effect = ending.effect
+        if isinstance(effect, JointEffect):
+            several = cast("JointEffect[Any]", effect)
+            joint[several.run].append(several.item)
+        elif effect is not None:
+            single.append(partial(ending.context.run, effect))
+    return [*(partial(_run_joint, run, items) for run, items in joint.items()), *single]
+
+
+def _run_joint(
+    run: Callable[[Connection, Sequence[Any]], object], items: Sequence[Any], connection: Connection
+) -> None:
+    run(connection, items)
 
 
 class _Read(NamedTuple):

@@ -224,9 +224,10 @@ class Inbox:
         """Those that are still ours; nobody takes one of them until this transaction ends."""
         return set(connection.execute(self._statements.hold, self._named(event_ids)).scalars())
 
-    def finish(self, connection: Connection, event_ids: Collection[str]) -> None:
-        """Their effects are in this transaction, which holds them."""
-        connection.execute(self._statements.finish, self._named(event_ids) | {"b_now": self.now(connection)})
+    def finish(self, connection: Connection, event_ids: Collection[str]) -> set[str]:
+        """Their effects are in this transaction; those that are still ours, which it holds from now on."""
+        given = self._named(event_ids) | {"b_now": self.now(connection)}
+        return set(connection.execute(self._statements.finish, given).scalars())
 
     def fail(self, connection: Connection, event_id: str, failure: Failure, envelope: str) -> None:
         """It waits to be tried again, or is dead."""
@@ -353,7 +354,10 @@ def _statements_for(dialect: Dialect) -> _Statements:
         rows=_locked(dialect, select(*seen, _c.attempts).where(named)),
         first_open=select(*seen, _c.topic, _c.key).where(_c.seq.in_(first)),
         hold=_locked(dialect, select(_c.event_id).where(mine)),
-        finish=update(inbox).where(named).values(status=str(InboxStatus.DONE), at=bindparam("b_now"), **ended),
+        finish=update(inbox)
+        .where(mine)
+        .values(status=str(InboxStatus.DONE), at=bindparam("b_now"), **ended)
+        .returning(_c.event_id),
         renew=update(inbox).where(mine).values(lease_until=bindparam("b_until")),
     )
 

@@ -17,12 +17,15 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, literal_column, select, update
+from sqlalchemy import Connection, Executable, Select, and_, bindparam, func, literal_column, select, update
 
 from rota.clock import SECOND, Instant, Millis
 from rota.database import Database
+from rota.database.backend import Dialect
 from rota.database.changes import Subscription
 from rota.database.tables.events import outbox
 from rota.errors import BusAway, StoreError
@@ -47,36 +50,40 @@ WAIT_MS: Final[Millis] = SECOND
 _IS_NEW: Final = outbox.c.status == literal_column("'new'")
 
 
-def _claimable(among: Select[*tuple[Any, ...]]) -> Select[int]:
-    """The oldest of each key that nobody has, among some that have none of their keys before them."""
+_new = select(outbox.c.seq, outbox.c.topic, outbox.c.key, outbox.c.next_at, outbox.c.lease_until).where(_IS_NEW)
+
+
+def _claim_statement(dialect: Dialect, among: Select[*tuple[Any, ...]]) -> Executable:
+    """Take the oldest of each key that nobody has, among some that have none of their keys before them. What another
+    relay is taking at the same moment is passed over; how it stands is looked at again while it is locked."""
     new = among.subquery("new")
     number = func.row_number().over(partition_by=(new.c.topic, new.c.key), order_by=new.c.seq).label("number")
     first = select(new, number).subquery("first")
-    return (
-        select(first.c.seq)
-        .where(first.c.number == 1, first.c.next_at <= bindparam("now"), first.c.lease_until <= bindparam("now"))
-        .order_by(first.c.seq)
-        .limit(bindparam("limit"))
-    )
+    due = first.c.number == 1, first.c.next_at <= bindparam("now"), first.c.lease_until <= bindparam("now")
+    claimable = select(first.c.seq).where(*due).order_by(first.c.seq).limit(bindparam("limit"))
+    # Found before anything is locked: no order of locks follows from the search.
+    found = claimable.cte("claimable")
+    free = and_(outbox.c.seq.in_(select(found.c.seq)), _IS_NEW, outbox.c.lease_until <= bindparam("now"))
+    held = dialect.locked(select(outbox.c.seq).where(free), pass_over=True)
+    taking = update(outbox).where(outbox.c.seq.in_(held)).returning(outbox)
+    return taking.values(lease_until=bindparam("until"), lease_token=bindparam("token"))
 
 
-_new = select(outbox.c.seq, outbox.c.topic, outbox.c.key, outbox.c.next_at, outbox.c.lease_until).where(_IS_NEW)
-_CLAIMABLE: Final = _claimable(_new)
-_CLAIMABLE_EARLY: Final = _claimable(_new.order_by(outbox.c.seq).limit(bindparam("early")))
-"""The same among those that came first: after an outage there may be so many that looking at all of them would take
-most of a round."""
-_CLAIMED: Final = (
-    select(outbox)
-    .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)), _IS_NEW, outbox.c.lease_until <= bindparam("now"))
-    .order_by(outbox.c.seq)
-)
-"""The same rows by their numbers, looked at again while they are locked."""
+@cache
+def _claim_any(dialect: Dialect) -> Executable:
+    return _claim_statement(dialect, _new)
+
+
+@cache
+def _claim_early(dialect: Dialect) -> Executable:
+    """The same among those that came first: after an outage there may be so many that looking at all of them would take
+    most of a round."""
+    return _claim_statement(dialect, _new.order_by(outbox.c.seq).limit(bindparam("early")))
+
+
+_BEYOND: Final = select(outbox.c.seq).where(_IS_NEW).order_by(outbox.c.seq).offset(bindparam("early")).limit(1)
+"""Whether there are more than those that came first."""
 _mine = and_(outbox.c.seq == bindparam("b_seq"), outbox.c.lease_token == bindparam("b_token"), _IS_NEW)
-_LEASE: Final = (
-    update(outbox)
-    .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)))
-    .values(lease_until=bindparam("until"), lease_token=bindparam("token"))
-)
 _SENT: Final = (
     update(outbox)
     .where(outbox.c.seq.in_(bindparam("seqs", expanding=True)), outbox.c.lease_token == bindparam("token"), _IS_NEW)
@@ -184,26 +191,18 @@ class Relay(Duty[RelayReport]):
         if not await database.read(lambda connection: connection.execute(_ANY_NEW).first()):
             return []
 
-        def write(connection: Connection) -> Sequence[Any]:
-            dialect = database.backend.dialect
-            now = dialect.now(connection)
-            seqs = self._find(connection, now)
-            if not seqs:
-                return []
-            query = dialect.locked(_CLAIMED, pass_over=True)
-            rows = connection.execute(query, {"now": now, "seqs": seqs}).all()
-            if rows:
-                given = {"seqs": [row.seq for row in rows], "until": now + self._lease_ms, "token": token}
-                connection.execute(_LEASE, given)
-            return rows
+        return await database.write(lambda connection: self._take(database, connection, token))
 
-        return await database.write(write)
-
-    def _find(self, connection: Connection, now: Instant) -> Sequence[int]:
-        given = {"now": now, "limit": self._group, "early": EARLY * self._group}
-        found = connection.execute(_CLAIMABLE_EARLY, given).scalars().all()
+    def _take(self, database: Database, connection: Connection, token: str) -> Sequence[Any]:
+        dialect = database.backend.dialect
+        now = dialect.now(connection)
+        given = {"now": now, "limit": self._group, "until": now + self._lease_ms, "token": token}
+        early = {"early": EARLY * self._group}
+        taken: list[Any] = [*connection.execute(_claim_early(dialect), given | early)]
         # Few keys with much before them, or with a predecessor that waits, must not hold up all others.
-        return found if len(found) >= self._group // EARLY else connection.execute(_CLAIMABLE, given).scalars().all()
+        if len(taken) < self._group // EARLY and connection.execute(_BEYOND, early).first() is not None:
+            taken += connection.execute(_claim_any(dialect), given | {"limit": self._group - len(taken)})
+        return sorted(taken, key=attrgetter("seq"))
 
     async def _publish(
         self, database: Database, bus: Bus, token: str, rows: Sequence[Any], group: Sequence[Outgoing]

@@ -37,7 +37,7 @@ log = get_logger("rota.events")
 
 COMMIT_SECONDS: Final = 5.0
 """How long somebody waits for a commit. What is not through by then is tried again."""
-READ_SLICE: Final = 0.01
+READ_SLICE: Final = 0.05
 """How long a thread waits for Kafka before it looks whether somebody wants something of it."""
 
 ROOM: Final = 2_000

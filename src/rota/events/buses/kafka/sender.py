@@ -29,7 +29,7 @@ Answer = Refused | BusAway | None
 
 SEND_SECONDS: Final = 6.0
 """How long a group may take: the driver looks only once a second whether a message's time is over."""
-SEND_SLICE: Final = 0.002
+SEND_SLICE: Final = 0.005
 """How long a thread waits for Kafka before it looks whether somebody wants something of it."""
 
 
