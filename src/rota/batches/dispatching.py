@@ -12,11 +12,11 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, update
 
 from rota.batches.batch import Batch, BatchStatus, Subtask, SubtaskStatus, SubtaskStep, moved
 from rota.batches.messages import requested
-from rota.batches.rows import BatchRows, batch_of, subtask_of
+from rota.batches.rows import BatchRows
 from rota.clock import Instant
 from rota.database.many import update_many
 from rota.database.tables.batches import batch_subtasks, batches
@@ -29,7 +29,6 @@ __all__ = ["MAX_AVOIDED", "Dispatching", "Turn", "TurnKind"]
 MAX_AVOIDED: Final = 200
 """So many of the names that are there an agent is told to avoid, the newest."""
 
-_s = batch_subtasks.c
 _ONE_FAILED_LESS: Final = update(batches).where(batches.c.id == bindparam("b_id")).values(failed=batches.c.failed - 1)
 
 
@@ -58,10 +57,6 @@ class Dispatching:
         self._rows = rows
         self._outbox = outbox
         self._chance = chance
-        dialect = rows.database.backend.dialect
-        self._locked = dialect.locked(select(batch_subtasks).where(dialect.among(_s.id)).order_by(_s.id))
-        self._batches = select(batches).where(dialect.among(batches.c.id))
-        self._keys = dialect.keys
         self._group: GroupCommit[str, Turn] = GroupCommit(
             partial(write_together, self._write),
             len,
@@ -82,11 +77,9 @@ class Dispatching:
 
     def take_turns(self, connection: Connection, ids: Sequence[str]) -> list[Turn]:
         """Ask for all that are queued; say of each how it stands."""
-        found = connection.execute(self._locked, {"keys": self._keys(ids)}).all()
-        subtasks = {row.id: subtask_of(row) for row in found}
-        batch_ids = {subtask.batch_id for subtask in subtasks.values()}
-        read = connection.execute(self._batches, {"keys": self._keys(batch_ids)}).all()
-        by_id = {row.id: batch_of(row) for row in read}
+        pairs = self._rows.pairs_of_held(connection, ids)
+        subtasks = {subtask.id: subtask for _, subtask in pairs}
+        by_id = {batch.id: batch for batch, _ in pairs}
         now = self._rows.now(connection)
         turns: dict[str, Turn] = {}
         asking: list[tuple[Batch, Subtask]] = []

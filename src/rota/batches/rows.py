@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -115,6 +115,16 @@ def _values(row: Row[Any], names: Sequence[str], status: type[StrEnum], prefix: 
     return {**{name: mapping[prefix + name] for name in names}, "status": status(mapping[f"{prefix}status"])}
 
 
+def _pairs(rows: Iterable[Any]) -> list[tuple[Batch, Subtask]]:
+    return [
+        (
+            Batch(**_values(row, Batch.__struct_fields__, BatchStatus, "b_")),
+            Subtask(**_values(row, Subtask.__struct_fields__, SubtaskStatus, "s_")),
+        )
+        for row in rows
+    ]
+
+
 class BatchRows:
     """Those of one database. Whoever changes a batch has its row locked, so what is told about it has an order."""
 
@@ -124,6 +134,8 @@ class BatchRows:
         self._locked_batch = self._dialect.locked(_BATCH)
         self._locked_open = self._dialect.locked(_OPEN_OF)
         self._locked_pairs = self._dialect.locked(_PAIR.where(self._dialect.among(_s.id)))
+        held_alone = _PAIR.where(self._dialect.among(_s.id)).order_by(None).order_by(_s.id)
+        self._pairs_of_held = self._dialect.locked(held_alone, of=batch_subtasks)
         self._names_of = _NAMES_OF.where(self._dialect.among(_i.batch_id))
 
     def now(self, connection: Connection) -> Instant:
@@ -150,14 +162,11 @@ class BatchRows:
 
     def locked_pairs(self, connection: Connection, ids: Sequence[str]) -> list[tuple[Batch, Subtask]]:
         """Subtasks with their batches, held until the transaction ends; those that are gone are left out."""
-        rows = connection.execute(self._locked_pairs, {"keys": self._dialect.keys(ids)})
-        return [
-            (
-                Batch(**_values(row, Batch.__struct_fields__, BatchStatus, "b_")),
-                Subtask(**_values(row, Subtask.__struct_fields__, SubtaskStatus, "s_")),
-            )
-            for row in rows
-        ]
+        return _pairs(connection.execute(self._locked_pairs, {"keys": self._dialect.keys(ids)}).all())
+
+    def pairs_of_held(self, connection: Connection, ids: Sequence[str]) -> list[tuple[Batch, Subtask]]:
+        """The same, with only the subtasks held: whoever collects results of their batches need not wait."""
+        return _pairs(connection.execute(self._pairs_of_held, {"keys": self._dialect.keys(ids)}).all())
 
     def subtasks(self, connection: Connection, batch_id: str) -> list[Subtask]:
         return [subtask_of(row) for row in connection.execute(_SUBTASKS_OF, {"of_batch": batch_id})]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table
 
 from rota.clock import Instant
 
@@ -37,8 +37,9 @@ class Dialect(Protocol):
         ...
 
     @staticmethod
-    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
-        """The query, holding its rows until the transaction ends; or passing over those that others hold."""
+    def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
+        """The query, holding its rows until the transaction ends; or passing over those that others hold. `of`: of
+        several tables, only the rows of this one."""
         ...
 
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:

@@ -9,7 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, bindparam, create_engine, event, func, select, text
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.pool import StaticPool
 
 from rota.clock import Clock, Instant, SystemClock
@@ -49,7 +61,7 @@ class SqliteDialect:
         return json.dumps(list(keys))
 
     @staticmethod
-    def locked(query: AnySelect, *, pass_over: bool = False) -> AnySelect:
+    def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
         return query
 
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:

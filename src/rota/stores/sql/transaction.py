@@ -194,11 +194,7 @@ class SqlTransaction:
         return self._entries(_due_statement(type(self._dialect)), **parameters)
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
-        # One probe of the index per lane: a minimum over all of them would read every pending task.
-        heads = [
-            self._connection.execute(_HEAD, {"task_type": task_type, "priority": priority, "after": after}).scalar()
-            for priority in self.lanes(task_type)
-        ]
+        heads = [row[0] for row in self._all(_HEADS, {"task_type": task_type, "after": after})]
         return min((head for head in heads if head is not None), default=None)
 
     def lanes(self, task_type: str) -> Sequence[int]:
@@ -435,12 +431,20 @@ class SqlTransaction:
 _OF_TYPE = _c.task_type == bindparam("task_type")
 _DELETE = delete(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key"))
 _LANES = select(tables.lanes.c.priority).where(tables.lanes.c.task_type == bindparam("task_type"))
-_HEAD = (
+# One probe of the index for each lane: a minimum over all of them would read every pending task.
+_HEADS = select(
     select(_c.scheduled_at)
-    .where(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING, _c.scheduled_at > bindparam("after"))
+    .where(
+        _c.task_type == tables.lanes.c.task_type,
+        _c.priority == tables.lanes.c.priority,
+        _IS_PENDING,
+        _c.scheduled_at > bindparam("after"),
+    )
     .order_by(_c.scheduled_at)
     .limit(1)
-)
+    .correlate(tables.lanes)
+    .scalar_subquery()
+).where(tables.lanes.c.task_type == bindparam("task_type"))
 _EXTEND_LEASES = (
     update(tasks)
     .where(_IS_RUNNING, _c.lease_until < bindparam("until"), _c.extended == literal_column("0"))
