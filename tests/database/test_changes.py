@@ -78,6 +78,58 @@ async def test_a_commit_on_a_connection_of_the_callers_own_is_heard(database: Da
         assert await heard.wait(PATIENCE)
 
 
+async def test_a_commit_on_a_connection_that_is_kept_is_heard(postgres_url: str) -> None:
+    """It goes back to nobody, so nobody here sees it coming back: the server tells of it."""
+    async with opened(Database(postgres_url)) as database:
+        with await database.changes.subscribe("a") as heard:
+            await _settled(database, "a")
+            while await heard.wait(MOMENT):
+                pass
+            connection = await asyncio.to_thread(database.engine.connect)
+            try:
+                database.changes.poke(connection, "a")
+                connection.execute(text("SELECT 1"))
+                await asyncio.to_thread(connection.commit)
+                assert await heard.wait(PATIENCE)
+            finally:
+                connection.close()
+
+
+async def test_a_commit_of_our_own_wakes_once(postgres_url: str) -> None:
+    """The server tells it to us as well; whoever looked already would look again for nothing."""
+    async with opened(Database(postgres_url)) as database:
+        woken: list[int] = []
+        with (
+            await database.changes.subscribe("a", on_wake=lambda: woken.append(1)),
+            await database.changes.subscribe("b") as other,
+        ):
+            await _settled(database, "a")
+            woken.clear()
+            for _ in range(5):
+                await _poke(database, "a")
+            # What the server tells comes in its order: when another's is heard, ours have been.
+            async with opened(Database(postgres_url)) as another:
+                while await other.wait(MOMENT):
+                    pass
+                await _poke(another, "b")
+                assert await other.wait(PATIENCE)
+        assert len(woken) == 5
+
+
+async def test_many_topics_of_a_transaction_are_told_at_once(postgres_url: str) -> None:
+    async with opened(Database(postgres_url)) as database, opened(Database(postgres_url)) as other:
+        with await other.changes.subscribe("a") as a, await other.changes.subscribe("b", "c") as b:
+            while await a.wait(MOMENT) or await b.wait(MOMENT):
+                pass
+
+            def write(connection: Connection) -> None:
+                for topic in ("a", "c", "a"):
+                    database.changes.poke(connection, topic)
+
+            await database.write(write)
+            assert await asyncio.gather(a.wait(PATIENCE), b.wait(PATIENCE)) == [True, True]
+
+
 @pytest.mark.parametrize("url", ["sqlite_url", "postgres_url"], indirect=True)
 async def test_a_commit_of_another_process_is_heard_by_all(database: Database, url: str) -> None:
     """Another database object has connections of its own, as another process has."""

@@ -22,7 +22,7 @@ from rota.database.backend import Backend
 from rota.errors import StoreError
 from rota.logs import get_logger
 
-__all__ = ["Changes", "Subscription"]
+__all__ = ["AT_ONCE", "Changes", "Subscription"]
 
 log = get_logger("rota.database")
 
@@ -37,6 +37,9 @@ ASK_ANYWAY_SECONDS: Final = 0.5
 
 _POKED: Final = "rota poked"
 """Where a connection of ours keeps what was poked in its transaction."""
+
+AT_ONCE: Final = "rota goes back at once"
+"""What a connection has in its `info` that goes back to the pool as soon as it has committed."""
 
 
 class Subscription:
@@ -117,9 +120,9 @@ class Changes:
         self._is_listening = False
         self.trouble: str | None = None
         """Why nothing is heard of other instances now; None if all is well."""
-        self._unheard: dict[int, bool] = {}
-        """Our own connections, by the number that the database knows them by: whether one has committed something that
-        nobody here has heard of yet."""
+        self._kept: dict[int, bool] = {}
+        """Our own connections, by the numbers that the database knows them by: whether whoever uses one keeps it after a
+        commit, so that nobody here hears of that before the database tells. Else it is heard of already."""
         for engine in backend.engines:
             event.listen(engine, "connect", self._connected)
             event.listen(engine, "commit", self._tell)
@@ -140,26 +143,25 @@ class Changes:
     def _connected(self, connection: Any, record: Any) -> None:
         record.info[_POKED] = set[str]()
         if (number := self._backend.number_of(connection)) is not None:
-            self._unheard[number] = False
+            self._kept[number] = True
 
     def _tell(self, connection: Connection) -> None:
         """About to be committed: others are told by the same transaction."""
         if topics := connection.info.get(_POKED):
             self._backend.dialect.tell(connection, sorted(topics))
             if (number := self._backend.number_of(connection.connection.dbapi_connection)) is not None:
-                self._unheard[number] = True
+                self._kept[number] = AT_ONCE not in connection.info
 
-    def _committed(self, connection: Any, record: Any) -> None:
+    def _committed(self, _connection: Any, record: Any) -> None:
         """A connection is back: committed, or rolled back, which makes no difference to those who look again."""
         topics: set[str] = record.info.get(_POKED, set())
         for topic in topics:
             self.wake(topic)
         topics.clear()
-        if connection is not None and (number := self._backend.number_of(connection)) in self._unheard:
-            self._unheard[number] = False
+        record.info.pop(AT_ONCE, None)
 
     def _disconnected(self, connection: Any, _record: Any) -> None:
-        self._unheard.pop(self._backend.number_of(connection) or 0, None)
+        self._kept.pop(self._backend.number_of(connection) or 0, None)
 
     def wake(self, topic: str | None = None) -> None:
         """From any thread: all who wait for a topic, or for whatever there is."""
@@ -215,7 +217,7 @@ class Changes:
 
     def _told(self, topic: str, number: int) -> None:
         """On the listener's thread, by the connection of this number. Versions that knew no topics sent none."""
-        if self._unheard.get(number, True):
+        if self._kept.get(number, True):
             self.wake(topic or None)
 
     def _heard(self, trouble: str | None) -> None:

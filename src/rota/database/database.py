@@ -23,7 +23,7 @@ from rota.call_timeout import seconds_of
 from rota.clock import Clock, Instant
 from rota.database.backend import Backend
 from rota.database.backends import backend_for
-from rota.database.changes import Changes
+from rota.database.changes import AT_ONCE, Changes
 from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.last_steps import LastSteps
 from rota.database.schema import is_current, prepare
@@ -295,6 +295,7 @@ class Database:
 
 def _commit(begin: Callable[[], AbstractContextManager[Connection]], function: Callable[[Connection], T]) -> T:
     with begin() as connection:
+        connection.info[AT_ONCE] = True
         return function(connection)
 
 
