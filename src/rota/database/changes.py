@@ -121,8 +121,8 @@ class Changes:
         self.trouble: str | None = None
         """Why nothing is heard of other instances now; None if all is well."""
         self._kept: dict[int, bool] = {}
-        """Our own connections, by the numbers that the database knows them by: whether whoever uses one keeps it after a
-        commit, so that nobody here hears of that before the database tells. Else it is heard of already."""
+        """Our own connections, by the numbers that the database knows them by: whether whoever uses one keeps it after
+        a commit, so that nobody here hears of that before the database tells. Else it is heard of already."""
         for engine in backend.engines:
             event.listen(engine, "connect", self._connected)
             event.listen(engine, "commit", self._tell)
