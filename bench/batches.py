@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import event
 
+from bench.throughput import asyncio_rate
 from rota import Rota
 from rota.batches import BatchesPart, BatchHandle, Generated, GenerationRequest
 from rota.batches.generators.offline import OfflineGenerator
@@ -68,6 +69,8 @@ def batches() -> None:
     print(
         f"{BATCHES} batches of {COUNT} at once, calls of {CALL_SECONDS * 1_000:.0f} ms, {ROUNDS} rounds; seconds (p95)"
     )
+    # Machines are shared: two runs can be compared as far as this figure is the same.
+    print(f"yardstick: {asyncio.run(asyncio_rate()):,.0f} empty asyncio tasks a second under a timeout")
     print(f"{'on':<32}{'first':>8}{'10 items':>10}{'all':>8}{'claim>outbox ms':>17}{'commits/batch':>15}")
     firsts: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:

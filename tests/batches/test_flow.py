@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import msgspec
 import pytest
@@ -107,6 +108,37 @@ async def test_the_same_key_is_the_same_batch(world: World) -> None:
         assert len({other.id for other in others}) == 1
         assert [other.is_new for other in others].count(True) == 1
         assert (await scene.start(10, idempotency_key="k1", seed=1, owner="other")).id != one.id
+
+
+async def test_those_of_one_moment_are_answered_each_for_itself(world: World) -> None:
+    """They share a transaction: what is wrong with one of them is nobody else's trouble."""
+
+    def waits() -> Awaitable[BatchHandle]:
+        return scene.start(5, correlation_id="c1", resume={"flow_run_id": "f1"})
+
+    async with opened_scene(world) as scene:
+        counts = (10, 11, 10)
+        keyed = [scene.start(count, idempotency_key="k", seed=1) for count in counts]
+        answers = await asyncio.gather(*keyed, scene.start(5), waits(), waits(), return_exceptions=True)
+        # Whichever body came first has the key.
+        made = [answer for answer in answers[:3] if isinstance(answer, BatchHandle)]
+        (batch_id,) = {handle.id for handle in made}
+        first = (await scene.batches.get(batch_id)).count
+        for count, answer in zip(counts, answers[:3], strict=True):
+            assert isinstance(answer, BatchHandle if count == first else OtherRequest)
+        assert [handle.is_new for handle in made].count(True) == 1
+        plain, *flows = answers[3:]
+        assert isinstance(plain, BatchHandle)
+        (flow,) = [one for one in flows if isinstance(one, BatchHandle)]
+        assert flow.handle_id is not None
+        assert any(isinstance(one, InvalidInput) for one in flows), "two flows cannot wait for the same"
+        assert {batch.id for batch in (await scene.batches.list()).items} == {batch_id, plain.id, flow.id}
+
+        await scene.batches.freeze()
+        again = scene.start(first, idempotency_key="k", seed=1)
+        known, refused = await asyncio.gather(again, scene.start(5), return_exceptions=True)
+        assert isinstance(known, BatchHandle)
+        assert isinstance(refused, BatchesFrozen)
 
 
 @pytest.mark.parametrize(
