@@ -74,6 +74,7 @@ class Said:
 
     @property
     def json(self) -> Any:
+        assert self.out, f"nothing was said, and the exit code is {self.code}: {self.err}"
         return json.loads(self.out)
 
     @property
