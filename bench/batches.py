@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from rota.batches.generators.offline import OfflineGenerator
 from rota.batches.names import DETAIL_BATCH
 from rota.core.task import Identity, NewTask
 from rota.core.task_type import TaskType, TriggerMode
+from rota.database.backend import Backend
 from rota.stores.base import ClaimRequest
 from rota.stores.memory import MemoryStore
 from rota.testing.redis_servers import redis_server
@@ -118,6 +118,8 @@ def _row(name: str, config: Mapping[str, Any]) -> list[float]:
 async def _measure(config: Mapping[str, Any]) -> Measured:
     app = Rota(config, parts=[BatchesPart(generator=SlowGenerator())])
     async with app:
+        # Before anything runs: who listens to a database must not change while one of its threads tells.
+        commits = _count_commits((await app.host.own_database.open()).backend)
         job = asyncio.create_task(app.run(timeout=1))
         try:
             # A round that does not count pays for what is made once: statements, connections, consumers that join, and
@@ -125,35 +127,23 @@ async def _measure(config: Mapping[str, Any]) -> Measured:
             await asyncio.gather(*(_one(app, number) for number in range(BATCHES)))
             seen: list[Seen] = []
             to_outbox: list[float] = []
-            commits = 0
+            commits.clear()
             for _ in range(ROUNDS):
-                with _counted(app) as counter:
-                    found = await asyncio.gather(*(_one(app, number) for number in range(BATCHES)))
-                commits += counter[0]
+                found = await asyncio.gather(*(_one(app, number) for number in range(BATCHES)))
                 seen += [one for one, _ in found]
                 to_outbox += [each for _, handle in found for each in await _to_outbox(app, handle)]
-            return Measured(seen, to_outbox, commits / (ROUNDS * BATCHES))
+            return Measured(seen, to_outbox, len(commits) / (ROUNDS * BATCHES))
         finally:
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)
 
 
-@contextmanager
-def _counted(app: Rota) -> Iterator[list[int]]:
-    counter = [0]
-
-    def count(_: object) -> None:
-        counter[0] += 1
-
-    database = app.host.own_database.opened
-    engines = [] if database is None else database.backend.engines
-    for engine in engines:
-        event.listen(engine, "commit", count)
-    try:
-        yield counter
-    finally:
-        for engine in engines:
-            event.remove(engine, "commit", count)
+def _count_commits(backend: Backend) -> list[object]:
+    """One for each commit of the database from now on."""
+    commits: list[object] = []
+    for engine in backend.engines:
+        event.listen(engine, "commit", commits.append)
+    return commits
 
 
 async def _one(app: Rota, number: int) -> tuple[Seen, BatchHandle]:

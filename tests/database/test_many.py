@@ -112,12 +112,9 @@ async def test_nothing_is_no_statement(database: Database) -> None:
 async def test_many_rows_are_one_statement_where_they_travel(postgres_url: str) -> None:
     statements: list[str] = []
     async with opened(Database(postgres_url)) as database:
-
-        def write(connection: Connection) -> None:
-            event.listen(database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+        event.listen(database.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+        with database.engine.begin() as connection:
             insert_many(connection, batch_events, [_told(number) for number in range(500)])
-
-        await database.write(write)
     assert len(statements) == 1
 
 

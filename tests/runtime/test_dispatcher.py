@@ -333,6 +333,43 @@ async def test_who_was_quiet_is_asked_again_soon_while_others_are_busy(
     await end(executor)
 
 
+async def test_a_free_slot_is_no_reason_to_ask_who_had_nothing(
+    still_stage: Stage, still_clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends frees a slot; if nothing was due a moment ago, whatever is due now was heard of."""
+    await still_stage.add(waiting, "shared")
+    await still_stage.add(waiting, "other")
+    await still_stage.add(waiting, "own", slots="own")
+    executor = still_stage.executor()
+    duty = dispatcher(still_stage, executor)
+    woken: list[int] = []
+    monkeypatch.setattr(duty, "wake", lambda: woken.append(1))
+
+    def wakes(task_type: str) -> bool:
+        woken.clear()
+        duty.freed(task_type)
+        return bool(woken)
+
+    assert wakes("shared")  # nobody has looked yet
+    await duty.run_once()
+    assert not wakes("shared")
+    assert not wakes("own")
+    still_clock.advance(0.1)
+    assert wakes("shared")
+    await duty.run_once()
+    duty.poke()
+    assert wakes("own")
+    await still_stage.schedule(*(f"s{number}" for number in range(9)), name="shared")
+    await duty.run_once()
+    assert wakes("shared")  # more is due than there are slots
+    assert wakes("other")  # and it may have this one
+    assert not wakes("own")
+    executor.abandoned.add(next(iter(executor.running)))
+    assert wakes("own")
+    executor.abandoned.clear()
+    await end(executor)
+
+
 async def test_whether_a_type_has_slots_of_its_own_is_looked_up_like_its_concurrency(
     still_stage: Stage, still_clock: FakeClock
 ) -> None:

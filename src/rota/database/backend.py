@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table
 
 from rota.clock import Instant
 
-__all__ = ["AnySelect", "Backend", "Dialect"]
+__all__ = ["READ_FIRST", "AnySelect", "Backend", "Dialect"]
+
+READ_FIRST: Final = "rota read first"
 
 AnySelect = TypeVar("AnySelect", bound=Select[Any])
 
@@ -47,7 +49,7 @@ class Dialect(Protocol):
         transaction holds is left out."""
         ...
 
-    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]: ...
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]: ...
 
     def tell(self, connection: Connection, topics: Sequence[str]) -> None:
         """Tell other processes, once this is committed, that something of these topics has changed; if it can tell."""
@@ -69,6 +71,8 @@ class Backend(ABC):
     """Whether it tells of other processes' changes."""
     must_look: bool
     """Whether other processes' changes must be looked for, because nobody tells."""
+    sends_together: bool = False
+    """Whether several statements can be sent at once, before the first one is answered."""
     schema: str | None = None
     """The schema that Rota's tables lie in, where a database has schemas."""
 
@@ -80,8 +84,9 @@ class Backend(ABC):
         return self.engine.dialect.loaded_dbapi.Error
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that commits at the end of the block."""
+    def writing(self, first: str | None = None) -> AbstractContextManager[Connection]:
+        """A transaction that commits at the end of the block. `first`: a query that it would begin with; where that
+        saves a way to the server and back, its rows are in the `info` of the connection, as `READ_FIRST`."""
 
     @abstractmethod
     def writing_apart(self) -> AbstractContextManager[Connection]:

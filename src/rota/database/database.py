@@ -26,6 +26,7 @@ from rota.database.backends import backend_for
 from rota.database.changes import AT_ONCE, Changes
 from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.last_steps import LastSteps
+from rota.database.later import LateStatements, send_kept
 from rota.database.schema import is_current, prepare
 from rota.database.tables.tasks import meta
 from rota.errors import StoreError, StoreUnavailable
@@ -68,6 +69,9 @@ class Database:
         """What is done last in a transaction."""
         self.changes = Changes(self.backend, self._version, self.call_timeout)
         """Who hears of which changes, of this process and of others."""
+        if self.backend.sends_together:
+            # After the changes: what tells of them travels with the commit.
+            LateStatements(self.backend.engines)
         self.what = what
         self._holders = 0
         self._gate = asyncio.Lock()
@@ -148,9 +152,10 @@ class Database:
 
     # --- transactions ---
 
-    async def write(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in one transaction, committed when it returns. It may run again if it loses a race."""
-        return await self._on_thread(self._writers, _commit, self.backend.writing, function)
+    async def write(self, function: Callable[[Connection], T], *, first: str | None = None) -> T:
+        """Run a function in one transaction, committed when it returns. It may run again if it loses a race. `first`:
+        what it would read first of all; see `Backend.writing`."""
+        return await self._on_thread(self._writers, _commit, partial(self.backend.writing, first), function)
 
     async def grouped(self, function: Callable[[Connection], T]) -> T:
         """The same, in one transaction with the calls that arrive while another one is being committed: two hundred
@@ -159,10 +164,10 @@ class Database:
         (answer,) = await self._grouped.submit([partial(copy_context().run, function)])
         return answer
 
-    async def shared(self, function: Callable[[Connection], T]) -> T:
+    async def shared(self, function: Callable[[Connection], T], *, first: str | None = None) -> T:
         """The same where there is one writer, for whom each commit is time that everybody waits; where there are
         several, in a transaction of its own: what it holds is nobody else's burden."""
-        return await (self.grouped(function) if self.backend.writers == 1 else self.write(function))
+        return await (self.grouped(function) if self.backend.writers == 1 else self.write(function, first=first))
 
     def _make_group(self) -> GroupCommit[Callable[[Connection], Any], Any]:
         return GroupCommit(
@@ -183,6 +188,8 @@ class Database:
         savepoint = connection.begin_nested()
         try:
             answer = function(connection)
+            # Now, while the savepoint can still be undone: what is wrong with it is this function's.
+            send_kept(connection)
             savepoint.commit()
         except Exception as error:
             if self.is_about_the_database(error):

@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import TableValuedAlias
 
+from rota.database.later import write_later
 from rota.database.upsert import upsert
 
 __all__ = [
@@ -50,8 +51,7 @@ Rows = Sequence[Mapping[str, Any]]
 def insert_many(connection: Connection, table: Table, rows: Rows) -> None:
     """Insert rows, which all have the same columns, in the order given."""
     if rows:
-        statement = insert_statement(connection.dialect.name, table, tuple(rows[0]))
-        connection.execute(statement, _given(connection, rows))
+        _execute(connection, insert_statement(connection.dialect.name, table, tuple(rows[0])), _given(connection, rows))
 
 
 def insert_new_many(connection: Connection, table: Table, rows: Rows, told: Column[Any]) -> set[Any]:
@@ -68,7 +68,7 @@ def update_many(connection: Connection, table: Table, rows: Rows, *, by: Sequenc
     if not rows:
         return
     statement = _update_statement(connection.dialect.name, table, tuple(rows[0]), tuple(by))
-    connection.execute(statement, _renamed(connection, rows))
+    _execute(connection, statement, _renamed(connection, rows))
 
 
 def raise_many(connection: Connection, table: Table, rows: Rows, *, by: Sequence[str], what: str) -> None:
@@ -77,7 +77,7 @@ def raise_many(connection: Connection, table: Table, rows: Rows, *, by: Sequence
     if not rows:
         return
     statement = _raise_statement(connection.dialect.name, table, tuple(rows[0]), tuple(by), what)
-    connection.execute(statement, _renamed(connection, rows))
+    _execute(connection, statement, _renamed(connection, rows))
 
 
 def as_document(rows: Rows) -> str:
@@ -105,6 +105,14 @@ def _rows_of_document(table: Table, names: Sequence[str]) -> TableValuedAlias:
     document = cast(bindparam("rows", type_=Text), JSON)
     columns = [column(name, table.c[name].type) for name in names]
     return func.json_to_recordset(document).table_valued(*columns, name="new").render_derived(with_types=True)
+
+
+def _execute(connection: Connection, statement: Executable, given: Any) -> None:
+    """Nobody reads its answer."""
+    if connection.dialect.name == "sqlite":
+        connection.execute(statement, given)
+    else:
+        write_later(connection, statement, given)
 
 
 def _given(connection: Connection, rows: Rows) -> Any:

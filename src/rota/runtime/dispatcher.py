@@ -131,6 +131,23 @@ class Dispatcher(Duty[DispatchReport]):
         self._quiet_until.clear()
         self.wake()
 
+    def freed(self, task_type: str) -> None:
+        """A slot is free again that a run of this type had. Types that had nothing due a moment ago are not asked again
+        for that: if they have something now, it was heard of."""
+        is_held_up = self._suspects.waiting or self._unanswered or self._executor.abandoned
+        if is_held_up or not self._all_quiet(task_type):
+            self.wake()
+
+    def _all_quiet(self, task_type: str) -> bool:
+        """Whether nobody whom a slot of this type's pool is for has anything to do, as far as is known."""
+        at = self._clock.monotonic()
+        if self._quiet_until.get(task_type, 0.0) <= at:
+            return False
+        return task_type in self._own_slots or all(
+            self._quiet_until.get(name, 0.0) > at or name in self._own_slots or name in self._held
+            for name in self._names
+        )
+
     def expect(self, next_due_at: Instant | None) -> None:
         """News of the next due time, from somebody who has looked at all types."""
         if next_due_at is not None and (self._due_at is None or next_due_at < self._due_at):

@@ -330,7 +330,7 @@ class Worker:
     def _on_settled(self, task: Task, transition: Transition, landed: bool) -> None:
         if landed and transition is Transition.COMPLETE and task.task_type in self._pump.followed:
             self._pump.wake()
-        self._dispatcher.wake()
+        self._dispatcher.freed(task.task_type)
         self._wake_idler.set()
 
     def _ticked(self, tick: Tick) -> None:

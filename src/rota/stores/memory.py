@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -152,10 +152,10 @@ class MemoryTransaction:
         everything = sorted(self.tasks.keys() | self.pasts.keys() | waiting)
         return [identity for identity in everything if after is None or identity > after][:limit]
 
-    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
-        lane = [task for task in self._queue(task_type) if task.priority == priority and task.scheduled_at <= now]
-        lane.sort(key=lambda task: (task.scheduled_at, task.key))
-        return self._entries(lane[:limit])
+    def due(self, task_type: str, now: Instant, limit: int) -> Sequence[Sequence[Entry]]:
+        due = [task for task in self._queue(task_type) if task.scheduled_at <= now]
+        due.sort(key=lambda task: (task.priority, task.scheduled_at, task.key))
+        return [self._entries(list(lane)[:limit]) for _, lane in groupby(due, key=lambda task: task.priority)]
 
     def _queue(self, task_type: str) -> list[Task]:
         return [
@@ -166,9 +166,6 @@ class MemoryTransaction:
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
         return min((t.scheduled_at for t in self._queue(task_type) if t.scheduled_at > after), default=None)
-
-    def lanes(self, task_type: str) -> Sequence[int]:
-        return sorted({task.priority for task in self._queue(task_type)})
 
     def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
         over = [task for task in self._running() if task.lease_until is not None and task.lease_until <= now]
@@ -263,11 +260,11 @@ class MemoryTransaction:
     def noted(self, name: str) -> str | None:
         return self._notes.get(name)
 
-    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> range:
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         last = token.last_before(self._last_token, token.floor_at(now), token.spread_of(claim_id))
         first = max(last, above) + 1
         self._last_token = first + count - 1
-        return range(first, first + count)
+        return iter(range(first, first + count))
 
     def pending(self, task_type: str) -> int:
         return self.counters[task_type]["pending"]

@@ -15,7 +15,7 @@ at its end), so that what the verb decides is still true when it is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rota.clock import Instant, Millis
@@ -74,16 +74,13 @@ class Transaction(Protocol):
 
     # --- lanes and serials ---
 
-    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
-        """The first due tasks of a lane, in due order; ones that another transaction holds are passed over."""
+    def due(self, task_type: str, now: Instant, limit: int) -> Sequence[Sequence[Entry]]:
+        """Of each lane of a type, which is what has the same priority, the first due tasks, in due order; ones that
+        another transaction holds are passed over."""
         ...
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
         """When the first task of the type that is due later than `after` is due."""
-        ...
-
-    def lanes(self, task_type: str) -> Sequence[int]:
-        """The priorities that the type has ever used."""
         ...
 
     def lock_serials(self, serials: Sequence[tuple[str, str]], *, wait: bool) -> Collection[tuple[str, str]]:
@@ -109,7 +106,7 @@ class Transaction(Protocol):
 
     def put_type(self, record: TypeRecord) -> None: ...
 
-    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         """So many tokens of a claim (`core/token.py`), none of which was ever handed out before. `above` is the highest
         one that any of the tasks has had: a store that counts goes on from there if it has counted less."""
         ...

@@ -284,11 +284,8 @@ def claim_share(work: Work, task_type: str, share: int, request: ClaimRequest) -
 
 
 def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collection[Identity]) -> list[Task]:
-    lanes = [
-        work.adopt(work.transaction.due(task_type.name, priority, work.now, wanted + len(exclude)))
-        for priority in work.transaction.lanes(task_type.name)
-    ]
-    merged = by_rank(lanes, task_type.aging_ms)
+    lanes = work.transaction.due(task_type.name, work.now, wanted + len(exclude))
+    merged = by_rank([work.adopt(lane) for lane in lanes], task_type.aging_ms)
     found = (
         task
         for task in merged
@@ -305,9 +302,9 @@ def _take_some(
     if not candidates:
         return [], None
     allowance = _Allowance(work, task_type)
+    tokens = _tokens(work, candidates, request)
     holders = _Holders(work, task_type.name, candidates)
     taken: list[Task] = []
-    tokens = iter(_tokens(work, candidates, request))
     lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
     is_kept_back = False
     for task in candidates:
@@ -338,7 +335,7 @@ def _take_some(
     return taken, work.now + ELSEWHERE_MS if is_kept_back else None
 
 
-def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Sequence[int]:
+def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Iterator[int]:
     highest = max(task.last_token for task in candidates)
     return work.transaction.tokens(len(candidates), request.claim_id, work.now, highest)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -18,8 +18,9 @@ from sqlalchemy.types import Text
 
 from rota.clock import SECOND, Clock, Instant, Millis, SystemClock
 from rota.core import token
-from rota.database.backend import AnySelect, Backend
+from rota.database.backend import READ_FIRST, AnySelect, Backend
 from rota.database.driver_errors import is_wrong_server
+from rota.database.later import LateAnswer, read_later, write_later
 from rota.database.names import path_of, quoted, without_schema
 from rota.errors import InvalidConfig
 
@@ -29,6 +30,8 @@ _CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _TOLD = "rota clock"
 """Where a connection of ours keeps what the server's clock said when its transaction began, and when that was, by the
 clock of this process."""
+_FIRST = "rota_first"
+"""The option of connections that read something when they begin a transaction: the query."""
 _IS_READING = "rota_is_reading"
 """The option of connections that only read, each statement for itself."""
 # As they come: a set that a function returns is gone through in its order.
@@ -67,10 +70,14 @@ class PostgresDialect:
             connection.info.pop(_TOLD, None)
             return
         raw: Any = connection.connection.dbapi_connection
+        first: str | None = options.get(_FIRST)
         with raw.cursor() as cursor:
-            cursor.execute(f"BEGIN; {_CLOCK}", prepare=False)
+            cursor.execute(f"BEGIN; {_CLOCK}; {first or ''}", prepare=False)
             cursor.nextset()
             connection.info[_TOLD] = cursor.fetchone()[0], self._elapsed()
+            if first is not None:
+                cursor.nextset()
+                connection.info[READ_FIRST] = cursor.fetchall()
 
     @staticmethod
     def among(column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -87,19 +94,19 @@ class PostgresDialect:
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
         whole = {"names": [f"{self._schema}:{name}" for name in names]}
         if wait:
-            connection.execute(_LOCK_NAMES, whole)
+            write_later(connection, _LOCK_NAMES, whole)
             return names
-        tried = connection.execute(_TRY_NAMES, whole).scalars().all()
-        return [name for name, is_held in zip(names, tried, strict=True) if is_held]
+        tried = read_later(connection, _TRY_NAMES, whole).rows()
+        return [name for name, (is_held,) in zip(names, tried, strict=True) if is_held]
 
-    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         # Many claim at once, and none waits for another's transaction to end: the sequence says where in the room of
         # its millisecond each token lies. It cannot be set to a time: two who do so at once would set it back.
-        numbers = connection.execute(_TOKENS, {"count": count}).scalars().all()
-        return [token.floor_at(now) + 1 + number % token.ROOM for number in numbers]
+        numbers = read_later(connection, _TOKENS, {"count": count})
+        return (token.floor_at(now) + 1 + number % token.ROOM for number in _numbers(numbers))
 
     def tell(self, connection: Connection, topics: Sequence[str]) -> None:
-        connection.execute(_NOTIFY, {"channel": self._channel, "topics": list(topics)})
+        write_later(connection, _NOTIFY, {"channel": self._channel, "topics": list(topics)})
 
 
 LISTEN_SLICE = 2.0
@@ -140,6 +147,7 @@ class PostgresBackend(Backend):
     def __init__(self, url: URL, clock: Clock | None, call_timeout: float) -> None:
         if find_spec("psycopg") is None:
             raise InvalidConfig("PostgreSQL needs a driver: pip install 'rota[postgres]'.")
+        self.sends_together = _sends_together()
         self.name = url.render_as_string(hide_password=True)
         self._url = without_schema(url).set(drivername="postgresql+psycopg")
         path = path_of(url)
@@ -151,6 +159,7 @@ class PostgresBackend(Backend):
         self._limits = PostgresLimits.of(call_timeout)
         self.engine = self._engine(pool_size=self.writers + 1, max_overflow=1)
         self._reading = self.engine.execution_options(**{_IS_READING: True})
+        self._engines_reading_first: dict[str, Engine] = {}
         self._apart = self._engine(pool_size=self.apart, max_overflow=0)
         self._stopping = threading.Event()
         self._listener: threading.Thread | None = None
@@ -187,14 +196,23 @@ class PostgresBackend(Backend):
             cursor.execute(f"SET idle_in_transaction_session_timeout = {self._limits.idle_ms}")
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
-        with self.engine.begin() as connection:
+    def writing(self, first: str | None = None) -> Generator[Connection]:
+        engine = self.engine if first is None else self._reading_first(first)
+        with engine.begin() as connection:
             yield connection
+
+    def _reading_first(self, query: str) -> Engine:
+        """The engine, for transactions that begin with this query."""
+        known = self._engines_reading_first.get(query)
+        if known is None:
+            known = self._engines_reading_first[query] = self.engine.execution_options(**{_FIRST: query})
+        return known
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
         # Each statement has a picture of its own, in a transaction too: without one, two answers less are waited for.
         with self._reading.connect() as connection:
+            connection.info.pop(_TOLD, None)
             yield connection
 
     @contextmanager
@@ -247,6 +265,18 @@ class PostgresBackend(Backend):
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
         self._apart.dispose()
+
+
+def _numbers(answer: LateAnswer) -> Iterator[int]:
+    for (number,) in answer.rows():
+        yield number
+
+
+def _sends_together() -> bool:
+    """A driver that was built with an old library of PostgreSQL's does not."""
+    from psycopg import Pipeline
+
+    return Pipeline.is_supported()
 
 
 def _leave_wrong_server(context: ExceptionContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,10 @@ class SqliteDialect:
         """BEGIN IMMEDIATE has locked everything already."""
         return names
 
-    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+    def tokens(self, connection: Connection, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         given = {"floor": token.floor_at(now), "spread": token.spread_of(claim_id), "above": above, "count": count}
         last = connection.execute(_NEXT_TOKENS, given).scalar_one()
-        return range(last - count + 1, last + 1)
+        return iter(range(last - count + 1, last + 1))
 
     def tell(self, connection: Connection, topics: Sequence[str]) -> None:
         """Other processes look at PRAGMA data_version."""
@@ -141,7 +141,7 @@ class SqliteBackend(Backend):
         )
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
+    def writing(self, first: str | None = None) -> Generator[Connection]:
         with self._to_write, self.engine.begin() as connection:
             yield connection
 

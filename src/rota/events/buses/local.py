@@ -19,6 +19,7 @@ from sqlalchemy import Connection, and_, bindparam, case, delete, func, literal_
 from rota.clock import Instant, Millis
 from rota.database import Database
 from rota.database.changes import Subscription
+from rota.database.later import read_later, write_later
 from rota.database.many import raise_many
 from rota.database.tables.events import offsets, outbox
 from rota.database.tables.leases import leases
@@ -55,6 +56,8 @@ class LocalBus(Bus):
         self.partitions = partitions
         self.lease_ms = lease_ms
         self.name = "local"
+        locked = database.backend.dialect.locked
+        self._last_position = {wait: locked(_LAST_POSITION, pass_over=not wait) for wait in (True, False)}
 
     async def open(self) -> None:
         """The database is open."""
@@ -76,13 +79,13 @@ class LocalBus(Bus):
         so now, and nobody waits for that."""
         dialect = self.database.backend.dialect
         # Whoever comes next waits here, and sees what this one has placed.
-        last = connection.execute(dialect.locked(_LAST_POSITION, pass_over=not wait)).scalar()
-        if last is None:
+        last = read_later(connection, self._last_position[wait], {}).rows()
+        if not last:
             return None
-        given = {"last": last, "now": dialect.now(connection), "limit": limit}
-        placed = Counter(connection.execute(_PLACE, given).scalars())
+        given = {"last": last[0][0], "now": dialect.now(connection), "limit": limit}
+        placed = Counter(topic for (topic,) in read_later(connection, _PLACE, given).rows())
         if placed:
-            connection.execute(_MOVE_ON, {"placed": placed.total()})
+            write_later(connection, _MOVE_ON, {"placed": placed.total()})
             for topic in placed:
                 self.database.changes.poke(connection, _placed_in(topic))
         return placed

@@ -10,7 +10,7 @@ Everything in one step belongs to one type, and so to one slot of a Cluster.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 
@@ -189,7 +189,10 @@ class RedisTransaction:
         """How many to read, so that `limit` are left even if this step has taken all that it knows."""
         return limit + len(self._entries)
 
-    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
+    def due(self, task_type: str, now: Instant, limit: int) -> Sequence[Sequence[Entry]]:
+        return [self._due(task_type, priority, now, limit) for priority in self._lanes(task_type)]
+
+    def _due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
         lane = self._keys.lane(task_type, priority)
         keys = self._server.command_blocking("ZRANGEBYSCORE", lane, "-inf", now, "LIMIT", 0, self._reach(limit))
 
@@ -199,7 +202,7 @@ class RedisTransaction:
         return self._select(task_type, keys, is_due, lambda task: (task.scheduled_at, task.key), limit)
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
-        lanes = self.lanes(task_type)
+        lanes = self._lanes(task_type)
         reach = self._reach(1)
         heads = self._server.many_blocking(
             [
@@ -225,7 +228,7 @@ class RedisTransaction:
         ]
         return min((due_at for due_at in (*others, *own) if due_at > after), default=None)
 
-    def lanes(self, task_type: str) -> Sequence[int]:
+    def _lanes(self, task_type: str) -> Sequence[int]:
         used = self._server.command_blocking("SMEMBERS", self._keys.of("lanes", task_type))
         own = {entry.task.priority for entry in self._entries.values() if entry.task is not None}
         return sorted({NORMAL_LANE, *(int(priority) for priority in used), *own})
@@ -304,10 +307,10 @@ class RedisTransaction:
         if known is None or known.overrides != record.overrides:
             self._commands.append(["HSET", key, "overrides", msgspec.json.encode(record.overrides).decode()])
 
-    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         # Taken at once, whatever becomes of this step: a token may be wasted, never used twice.
         last = self._scripts.tokens_blocking(self._type, count, claim_id, now, above)
-        return range(last - count + 1, last + 1)
+        return iter(range(last - count + 1, last + 1))
 
     def pending(self, task_type: str) -> int:
         counts = self._keys.of("counts", task_type)

@@ -18,7 +18,7 @@ from rota.database.changes import Subscription
 from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, RunQuery, TaskQuery, TypeRecord
 from rota.stores.limits import check_find, check_identity, check_runs
 from rota.stores.sql import queries
-from rota.stores.sql.transaction import TASKS_CHANGED, Lanes, SqlTransaction
+from rota.stores.sql.transaction import TASKS_CHANGED, TYPES, Lanes, SqlTransaction
 from rota.stores.transaction import WholeTransaction
 from rota.stores.transactional import TransactionalStore
 
@@ -69,7 +69,7 @@ class SqlStore(TransactionalStore):
     # --- in transactions ---
 
     async def _transact(self, function: Callable[[WholeTransaction], T]) -> T:
-        answer, lanes = await self.database.shared(partial(self._step, function))
+        answer, lanes = await self.database.shared(partial(self._step, function), first=TYPES)
         self._lanes |= lanes
         return answer
 

@@ -7,7 +7,7 @@ database only takes such an index when it can see the condition in the text.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import compress, groupby
 from operator import attrgetter, ne
@@ -20,6 +20,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
+    ScalarSelect,
     Table,
     Text,
     and_,
@@ -32,11 +33,11 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
+    true,
     tuple_,
     update,
 )
-from sqlalchemy import Dialect as SqlDialect
-from sqlalchemy.sql import ClauseElement
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
@@ -45,8 +46,9 @@ from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
-from rota.database.backend import Dialect
+from rota.database.backend import READ_FIRST, Dialect
 from rota.database.changes import Changes
+from rota.database.later import compiled_once, read_later, write_later
 from rota.database.many import as_document, insert_statement, new_values
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
@@ -65,7 +67,7 @@ from rota.stores.sql.codec import (
 )
 from rota.stores.transaction import Completion, Written
 
-__all__ = ["TASKS_CHANGED", "Lanes", "SqlTransaction"]
+__all__ = ["TASKS_CHANGED", "TYPES", "Lanes", "SqlTransaction"]
 
 TASKS_CHANGED = "tasks"
 """The topic of whoever waits for something to become due."""
@@ -105,6 +107,8 @@ class SqlTransaction:
         self._known_lanes = known_lanes
         self._pending: dict[str, int] = {}
         self._rows: dict[Identity, Sequence[Any]] = {}
+        self._heads: dict[tuple[str, Instant], Sequence[Instant | None]] = {}
+        """When something of a type is due next after an instant, in each lane, as far as that is known already."""
 
     def now(self) -> Instant:
         return self._dialect.now(self._connection)
@@ -113,12 +117,7 @@ class SqlTransaction:
         self._changes.poke(self._connection, TASKS_CHANGED)
 
     def _all(self, statement: Executable, parameters: Mapping[str, object] | None = None) -> Sequence[Any]:
-        """Plain tuples from the driver's own cursor: nothing here asks a row for a column by name."""
-        result = self._connection.execute(statement, parameters)
-        assert result.cursor is not None
-        rows = result.cursor.fetchall()
-        result.close()
-        return rows
+        return read_later(self._connection, statement, parameters or {}).rows()
 
     def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
         return [self._entry(row) for row in self._all(statement, parameters)]
@@ -139,6 +138,7 @@ class SqlTransaction:
         return found
 
     def write(self, changes: Sequence[Written]) -> None:
+        self._heads = {}
         inserted: defaultdict[ManyRows, list[Values]] = defaultdict(list)
         updated: defaultdict[ManyRows, list[Values]] = defaultdict(list)
         removed: list[Identity] = []
@@ -158,10 +158,10 @@ class SqlTransaction:
             elif changed:
                 updated[_updating(self._database, changed, nulls)].append([*given, *identity])
         for many, rows in inserted.items():
-            if self._execute_many(many, rows) != len(rows):
+            if self._count_written(many, rows) != len(rows):
                 raise Conflict("another transaction has made one of these identities first")
         for many, rows in updated.items():
-            self._execute_many(many, rows)
+            self._write_many(many, rows)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
@@ -170,17 +170,21 @@ class SqlTransaction:
             self._connection.execute(_insert_new(self._database, tables.lanes), rows)
             self.new_lanes |= lanes
 
-    def _execute_many(self, many: ManyRows, rows: list[Values]) -> int:
-        """Write rows by one statement. On SQLite they are handed straight to the driver: a task is written three times
-        in its life, and SQLAlchemy's handling of named parameters costs more than SQLite's writing of the row."""
+    def _write_many(self, many: ManyRows, rows: list[Values]) -> None:
+        """Write rows by one statement."""
         if self._database == "sqlite":
-            sql = _sql_text(many.statement, self._connection.dialect)
+            self._count_written(many, rows)
+        else:
+            write_later(self._connection, many.statement, _document(many, rows))
+
+    def _count_written(self, many: ManyRows, rows: list[Values]) -> int:
+        """The same; how many were written. On SQLite they are handed straight to the driver: a task is written three
+        times in its life, and SQLAlchemy's handling of named parameters costs more than SQLite's writing of the row."""
+        if self._database == "sqlite":
+            sql = compiled_once(many.statement, self._connection.dialect).string
             return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
-        named = [dict(zip(many.names, row, strict=True)) for row in rows]
         counted = {"preserve_rowcount": True}
-        return self._connection.execute(
-            many.statement, {"rows": as_document(named)}, execution_options=counted
-        ).rowcount
+        return self._connection.execute(many.statement, _document(many, rows), execution_options=counted).rowcount
 
     def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
         task_type, key = ("", "") if after is None else after
@@ -189,16 +193,26 @@ class SqlTransaction:
         found = {Identity(*row) for statement in (_KNOWN, _WAITED_FOR) for row in self._all(statement, parameters)}
         return sorted(found)[:limit]
 
-    def due(self, task_type: str, priority: int, now: Instant, limit: int) -> Sequence[Entry]:
-        parameters = {"task_type": task_type, "priority": priority, "now": now, "limit": limit}
-        return self._entries(_due_statement(type(self._dialect)), **parameters)
+    def due(self, task_type: str, now: Instant, limit: int) -> Sequence[Sequence[Entry]]:
+        given = {"task_type": task_type, "now": now, "limit": limit}
+        if self._database == "sqlite":
+            lanes = [row[0] for row in self._all(_LANES, {"task_type": task_type})]
+            return [self._entries(_LANE, **given, priority=priority) for priority in lanes]
+        # In one go, with the heads of the lanes, which whoever finds less than it wants asks for next.
+        heads: dict[int, Instant | None] = {}
+        found: defaultdict[int, list[Entry]] = defaultdict(list)
+        for priority, head, *row in self._all(_ALL_LANES, given):
+            heads[priority] = head
+            if row[0] is not None:
+                found[priority].append(self._entry(row))
+        self._heads = {(task_type, now): list(heads.values())}
+        return list(found.values())
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
-        heads = [row[0] for row in self._all(_HEADS, {"task_type": task_type, "after": after})]
+        heads = self._heads.get((task_type, after))
+        if heads is None:
+            heads = [row[0] for row in self._all(_HEADS, {"task_type": task_type, "after": after})]
         return min((head for head in heads if head is not None), default=None)
-
-    def lanes(self, task_type: str) -> Sequence[int]:
-        return [row[0] for row in self._all(_LANES, {"task_type": task_type})]
 
     def expired_leases(self, now: Instant, limit: int) -> Sequence[Entry]:
         return self._entries(_expired_leases_statement(type(self._dialect)), now=now, limit=limit)
@@ -257,8 +271,12 @@ class SqlTransaction:
     def types(self) -> Mapping[str, TypeRecord]:
         return {
             name: TypeRecord(decode_task_type(config), decode_overrides(overrides))
-            for name, config, overrides in self._all(_TYPES)
+            for name, config, overrides in self._types_read()
         }
+
+    def _types_read(self) -> Sequence[Any]:
+        rows = self._connection.info.pop(READ_FIRST, None)
+        return self._all(_TYPES) if rows is None else rows
 
     def put_type(self, record: TypeRecord) -> None:
         row = {
@@ -271,7 +289,7 @@ class SqlTransaction:
     def _put(self, table: Table, row: Mapping[str, object]) -> None:
         self._connection.execute(_put_statement(self._database, table), row)
 
-    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Sequence[int]:
+    def tokens(self, count: int, claim_id: str, now: Instant, above: int) -> Iterator[int]:
         return self._dialect.tokens(self._connection, count, claim_id, now, above)
 
     def pending(self, task_type: str) -> int:
@@ -282,8 +300,9 @@ class SqlTransaction:
     def count(self, deltas: Mapping[str, Mapping[str, int]]) -> None:
         self._pending.clear()
         zeros = dict.fromkeys(tables.COUNTERS, 0)
-        rows = [{"task_type": name, "shard": self._shard, **zeros, **counts} for name, counts in sorted(deltas.items())]
-        self._connection.execute(_count_statement(self._database), rows)
+        for name, counts in sorted(deltas.items()):
+            row = {"task_type": name, "shard": self._shard, **zeros, **counts}
+            write_later(self._connection, _count_statement(self._database), row)
 
     def note(self, name: str, value: str, *, replace: bool) -> None:
         if replace:
@@ -311,7 +330,7 @@ class SqlTransaction:
             given = tuple(at for at, value in enumerate(values) if value is not None)
             shapes[_logging(self._database, given)].append([values[at] for at in given])
         for many, rows in shapes.items():
-            self._execute_many(many, rows)
+            self._write_many(many, rows)
 
     def drop_runs(self, before: Instant, limit: int) -> int:
         oldest = self._all(_OLDEST_RUNS, {"limit": limit})
@@ -431,20 +450,47 @@ class SqlTransaction:
 _OF_TYPE = _c.task_type == bindparam("task_type")
 _DELETE = delete(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key"))
 _LANES = select(tables.lanes.c.priority).where(tables.lanes.c.task_type == bindparam("task_type"))
-# One probe of the index for each lane: a minimum over all of them would read every pending task.
-_HEADS = select(
-    select(_c.scheduled_at)
-    .where(
-        _c.task_type == tables.lanes.c.task_type,
-        _c.priority == tables.lanes.c.priority,
-        _IS_PENDING,
-        _c.scheduled_at > bindparam("after"),
+_IS_DUE = and_(_IS_PENDING, _c.scheduled_at <= bindparam("now"))
+_LANE = (
+    _ENTRY.where(_OF_TYPE, _c.priority == bindparam("priority"), _IS_DUE)
+    .order_by(_c.scheduled_at, _c.key)
+    .limit(bindparam("limit"))
+)
+
+
+_IN_LANE = and_(_c.task_type == tables.lanes.c.task_type, _c.priority == tables.lanes.c.priority)
+_OF_LANES = tables.lanes.c.task_type == bindparam("task_type")
+
+
+def _head(after: str) -> ScalarSelect[Instant]:
+    """When the first task of a lane is due that is due later than the parameter says. One probe of the index for each
+    lane: a minimum over all of them would read every pending task."""
+    return (
+        select(_c.scheduled_at)
+        .where(_IN_LANE, _IS_PENDING, _c.scheduled_at > bindparam(after))
+        .order_by(_c.scheduled_at)
+        .limit(1)
+        .correlate(tables.lanes)
+        .scalar_subquery()
     )
-    .order_by(_c.scheduled_at)
-    .limit(1)
-    .correlate(tables.lanes)
-    .scalar_subquery()
-).where(tables.lanes.c.task_type == bindparam("task_type"))
+
+
+_HEADS = select(_head("after")).where(_OF_LANES)
+# For PostgreSQL: each lane with its head and its first ones, or with nothing. The heads are found first, once a lane.
+_heads = (
+    select(tables.lanes.c.priority, _head("now").label("head"))
+    .where(_OF_LANES)
+    .cte("heads")
+    .prefix_with("MATERIALIZED")
+)
+_first_ones = (
+    _ENTRY.where(_OF_TYPE, _c.priority == _heads.c.priority, _IS_DUE)
+    .order_by(_c.scheduled_at, _c.key)
+    .limit(bindparam("limit"))
+    .with_for_update(skip_locked=True)
+    .lateral("first_ones")
+)
+_ALL_LANES = select(_heads, _first_ones).select_from(_heads.outerjoin(_first_ones, true()))
 _EXTEND_LEASES = (
     update(tasks)
     .where(_IS_RUNNING, _c.lease_until < bindparam("until"), _c.extended == literal_column("0"))
@@ -487,7 +533,9 @@ _IDLE_SERIALS = (
     .order_by(_c.task_type, _c.serial)
     .limit(bindparam("limit"))
 )
-_TYPES = select(tables.task_types.c.name, tables.task_types.c.config, tables.task_types.c.overrides)
+TYPES = "SELECT name, config, overrides FROM task_types"
+"""What every step reads first."""
+_TYPES = text(TYPES)
 _PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).where(
     tables.task_counts.c.task_type == bindparam("task_type")
 )
@@ -600,13 +648,6 @@ _LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam
 @cache
 def _load_statement(dialect: type[Dialect]) -> Executable:
     return dialect.locked(_ENTRY.where(_OF_TYPE, dialect.among(_c.key)).order_by(_c.key))
-
-
-@cache
-def _due_statement(dialect: type[Dialect]) -> Executable:
-    lane = and_(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING, _c.scheduled_at <= bindparam("now"))
-    query = _ENTRY.where(lane).order_by(_c.scheduled_at, _c.key).limit(bindparam("limit"))
-    return dialect.locked(query, pass_over=True)
 
 
 @cache
@@ -736,11 +777,8 @@ def _logging(database: str, columns: tuple[int, ...]) -> ManyRows:
     return ManyRows(insert_statement(database, tables.run_logs, names), names)
 
 
-@cache
-def _sql_text(statement: Executable, dialect: SqlDialect) -> str:
-    """The statement as the driver takes it; both drivers are set to take parameters by position."""
-    assert isinstance(statement, ClauseElement)
-    return str(statement.compile(dialect=dialect))
+def _document(many: ManyRows, rows: Sequence[Values]) -> dict[str, str]:
+    return {"rows": as_document([dict(zip(many.names, row, strict=True)) for row in rows])}
 
 
 def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:

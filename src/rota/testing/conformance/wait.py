@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rota.clock import HOUR, MINUTE
+from rota.core.task import Transition
 from rota.core.task_type import TaskType
-from rota.testing.conformance.world import WORK, Suite, World
+from rota.testing.conformance.world import SETTLING, WORK, Suite, World
 
 __all__ = ["TestOpenAndClose", "TestWait"]
 
@@ -35,6 +38,20 @@ class TestWait(Suite):
             pass
         waiting = asyncio.ensure_future(world.store.wait(LONG))
         await world.store.abandon("i1", task.claim_id or "", now=world.now)
+        assert await waiting is True
+
+    @pytest.mark.parametrize("transition", SETTLING)
+    async def test_so_does_whoever_lets_the_next_one_in(
+        self, world: World, work: TaskType, transition: Transition
+    ) -> None:
+        """Also whoever has settled it: a slot that is free again is no reason to ask for more, but this is."""
+        await world.schedule("a", serial="s")
+        await world.schedule("b", serial="s")
+        (holder,) = await world.claim(2)
+        while await world.store.wait(50):
+            pass
+        waiting = asyncio.ensure_future(world.store.wait(LONG))
+        await world.settle(holder, transition, after_ms=HOUR)
         assert await waiting is True
 
     async def test_switching_a_type_on_wakes(self, world: World, work: TaskType) -> None:
