@@ -80,3 +80,15 @@ async def test_each_round_takes_the_first_of_each_key_and_all_get_there(chain: C
             assert left[key].pop(0) == number, "the oldest"
         done += new
     assert (await relay.run_once()).sent == 0
+
+
+@pytest.mark.parametrize("bus", ["redis6"], indirect=True)
+async def test_a_relay_that_stops_lets_go_of_what_it_had_claimed_for_its_next_round(chain: Chain) -> None:
+    await chain.publish(*(chain.event("a", number) for number in range(3)))
+    stopped, other = await relay_of(chain), await relay_of(chain)
+    assert (await stopped.run_once()).sent == 1
+    assert (await other.run_once()).sent == 0  # the next one is claimed already
+    await stopped.close()
+    assert (await other.run_once()).sent == 1
+    assert await sent(chain) == [("a", 0), ("a", 1)]
+    await other.close()

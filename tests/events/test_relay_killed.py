@@ -76,14 +76,14 @@ class _MortalRelay(Relay):
         if point == self.point:
             raise Killed
 
-    async def _claim(self, database: Any, token: str) -> Any:
-        rows = await super()._claim(database, token)
-        if rows:
+    async def _claim(self, database: Any) -> Any:
+        claim = await super()._claim(database)
+        if claim is not None:
             self.pass_by("claimed")
-        return rows
+        return claim
 
-    def _note(self, database: Any, connection: Any, token: str, rows: Any, answers: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        report = Relay._note(database, connection, token, rows, answers)
+    def _note(self, database: Any, connection: Any, claim: Any, answers: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        report = Relay._note(database, connection, claim, answers)
         self.pass_by("noting")
         return report
 

@@ -1,8 +1,9 @@
 """The relay: what was committed to the outbox goes to the bus, in the order of each key, and none is lost.
 
 Any number of instances relay at once. A round claims new events, of each key the oldest one only: so none is sent
-before its predecessor, whatever fails. It sends them as one group, and notes what was sent. An instance that dies in
-between leaves its claims to the next one after their lease; what it had sent already is then sent again.
+before its predecessor, whatever fails. It sends them as one group, and notes what was sent; in the same transaction it
+claims those of the next round. An instance that dies in between leaves its claims to the next one after their lease;
+what it had sent already is then sent again.
 
 A bus that is away costs nothing: events wait without counting, for ever. Only what the bus refuses for itself, because
 it is too large or its topic can be none, is dead, with the reason.
@@ -17,7 +18,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -108,6 +109,15 @@ _WAITS: Final = (
 )
 
 
+class _Claim(NamedTuple):
+    """Events that nobody else sends for a while: those who note how they went say the token."""
+
+    token: str
+    rows: Sequence[Any]
+    at: float
+    """By the monotonic clock, before it was asked for."""
+
+
 class RelayReport(NamedTuple):
     """What one round has moved."""
 
@@ -135,6 +145,8 @@ class Relay(Duty[RelayReport]):
         self._group = group
         self._lease_ms = lease_ms
         self._heard: Subscription | None = None
+        self._next: _Claim | None = None
+        """What the last round has claimed for this one."""
 
     async def run_once(self, now: Instant | None = None) -> RelayReport:
         events = await self._open()
@@ -147,12 +159,17 @@ class Relay(Duty[RelayReport]):
         return await self._carry(events, events.bus)
 
     def pause_after(self, report: RelayReport) -> float:
-        # After a round that moved something the next of each key may go.
-        return 0.0 if report.sent or report.dead else WAIT_MS / SECOND if report.waiting else LOOK_SECONDS
+        if self._next is not None:
+            return 0.0
+        return WAIT_MS / SECOND if report.waiting else LOOK_SECONDS
 
     async def close(self) -> None:
         if self._heard is not None:
             self._heard.close()
+        claim, self._next = self._next, None
+        events = None if claim is None else await self._open()
+        if claim is not None and events is not None:
+            await self._let_go(events.database, claim, "The relay was stopped.")
 
     # --- where the outbox is the log ---
 
@@ -167,80 +184,90 @@ class Relay(Duty[RelayReport]):
     # --- to another bus ---
 
     async def _carry(self, events: Events, bus: Bus) -> RelayReport:
-        began = self._clock.monotonic()
-        token = uuid.uuid4().hex
         database = events.database
-        rows = await self._claim(database, token)
-        if not rows:
+        claim, self._next = self._next, None
+        if claim is None:
+            claim = await self._claim(database)
+        if claim is None:
             return RelayReport()
         group = [
             Outgoing(row.event_id, row.topic, row.partition, row.key, headers_of(row), value_of_row(row))
-            for row in rows
+            for row in claim.rows
         ]
         answers: Sequence[Refused | BusAway | None]
-        if self._clock.monotonic() - began > self._lease_ms / (2 * SECOND):
+        if self._clock.monotonic() - claim.at > self._lease_ms / (2 * SECOND):
             # This instance stood still: somebody else may have them before they would be sent.
-            answers = [BusAway("The relay was too slow.")] * len(rows)
+            answers = [BusAway("The relay was too slow.")] * len(claim.rows)
         else:
-            answers = await self._publish(database, bus, token, rows, group)
-        report = await database.write(lambda connection: self._note(database, connection, token, rows, answers))
-        self._count(events, group, answers, self._clock.monotonic() - began)
+            answers = await self._publish(database, bus, claim, group)
+        report, self._next = await database.write(partial(self._note_and_take, database, claim, answers))
+        self._count(events, group, answers, self._clock.monotonic() - claim.at)
         return report
 
-    async def _claim(self, database: Database, token: str) -> Sequence[Any]:
+    async def _claim(self, database: Database) -> _Claim | None:
         if not await database.read(lambda connection: connection.execute(_ANY_NEW).first()):
-            return []
+            return None
+        return await database.write(partial(self._take, database))
 
-        return await database.write(lambda connection: self._take(database, connection, token))
+    def _note_and_take(
+        self,
+        database: Database,
+        claim: _Claim,
+        answers: Sequence[Refused | BusAway | None],
+        connection: Connection,
+    ) -> tuple[RelayReport, _Claim | None]:
+        """How these went, and what comes next: where something was sent, the next of its key may go."""
+        report = self._note(database, connection, claim, answers)
+        is_last = self.is_stopping or not (report.sent or report.dead)
+        return report, None if is_last else self._take(database, connection)
 
-    def _take(self, database: Database, connection: Connection, token: str) -> Sequence[Any]:
+    def _take(self, database: Database, connection: Connection) -> _Claim | None:
+        claim = _Claim(uuid.uuid4().hex, [], self._clock.monotonic())
         dialect = database.backend.dialect
         now = dialect.now(connection)
-        given = {"now": now, "limit": self._group, "until": now + self._lease_ms, "token": token}
+        given = {"now": now, "limit": self._group, "until": now + self._lease_ms, "token": claim.token}
         early = {"early": EARLY * self._group}
         taken: list[Any] = [*connection.execute(_claim_early(dialect), given | early)]
         # Few keys with much before them, or with a predecessor that waits, must not hold up all others.
         if len(taken) < self._group // EARLY and connection.execute(_BEYOND, early).first() is not None:
             taken += connection.execute(_claim_any(dialect), given | {"limit": self._group - len(taken)})
-        return sorted(taken, key=attrgetter("seq"))
+        return claim._replace(rows=sorted(taken, key=attrgetter("seq"))) if taken else None
 
     async def _publish(
-        self, database: Database, bus: Bus, token: str, rows: Sequence[Any], group: Sequence[Outgoing]
+        self, database: Database, bus: Bus, claim: _Claim, group: Sequence[Outgoing]
     ) -> Sequence[Refused | BusAway | None]:
         try:
             return await bus.publish(group)
         except (BusAway, asyncio.CancelledError) as error:
-            reason = str(error) if isinstance(error, BusAway) else "The relay was stopped."
-            with suppress(StoreError):  # then the lease ends by itself
-                await database.write(lambda connection: self._let_go(connection, token, rows, reason))
+            await self._let_go(database, claim, str(error) if isinstance(error, BusAway) else "The relay was stopped.")
             raise
 
     @staticmethod
-    def _let_go(connection: Connection, token: str, rows: Sequence[Any], reason: str) -> None:
+    async def _let_go(database: Database, claim: _Claim, reason: str) -> None:
         """Anybody may try again at once. That it was tried counts nowhere."""
-        given = [{"b_seq": row.seq, "b_token": token, "b_next": row.next_at, "b_error": reason} for row in rows]
-        connection.execute(_WAITS, given)
+        given = [
+            {"b_seq": row.seq, "b_token": claim.token, "b_next": row.next_at, "b_error": reason} for row in claim.rows
+        ]
+        with suppress(StoreError):  # then the lease ends by itself
+            await database.write(lambda connection: connection.execute(_WAITS, given))
 
     @staticmethod
     def _note(
-        database: Database,
-        connection: Connection,
-        token: str,
-        rows: Sequence[Any],
-        answers: Sequence[Refused | BusAway | None],
+        database: Database, connection: Connection, claim: _Claim, answers: Sequence[Refused | BusAway | None]
     ) -> RelayReport:
         now = database.backend.dialect.now(connection)
-        sent = [row.seq for row, answer in zip(rows, answers, strict=True) if answer is None]
-        dead = [(row.seq, one.reason) for row, one in zip(rows, answers, strict=True) if isinstance(one, Refused)]
-        away = [(row.seq, str(one)) for row, one in zip(rows, answers, strict=True) if isinstance(one, BusAway)]
+        answered = list(zip(claim.rows, answers, strict=True))
+        sent = [row.seq for row, answer in answered if answer is None]
+        dead = [(row.seq, answer.reason) for row, answer in answered if isinstance(answer, Refused)]
+        away = [(row.seq, str(answer)) for row, answer in answered if isinstance(answer, BusAway)]
         if sent:
-            connection.execute(_SENT, {"seqs": sent, "token": token, "now": now})
+            connection.execute(_SENT, {"seqs": sent, "token": claim.token, "now": now})
         if dead:
-            given = [{"b_seq": seq, "b_token": token, "b_now": now, "b_error": reason} for seq, reason in dead]
+            given = [{"b_seq": seq, "b_token": claim.token, "b_now": now, "b_error": reason} for seq, reason in dead]
             connection.execute(_DEAD, given)
         if away:
             later = now + WAIT_MS
-            given = [{"b_seq": seq, "b_token": token, "b_next": later, "b_error": reason} for seq, reason in away]
+            given = [{"b_seq": seq, "b_token": claim.token, "b_next": later, "b_error": reason} for seq, reason in away]
             connection.execute(_WAITS, given)
         return RelayReport(len(sent), len(dead), len(away))
 
