@@ -33,6 +33,7 @@ __all__ = ["batches"]
 BATCHES = 20
 COUNT = 50
 CALL_SECONDS = 0.2
+WARM_UP_ROUNDS = 4
 ROUNDS = 3
 DEADLINE = 60.0
 FOLDER = Path("build/bench")
@@ -122,9 +123,10 @@ async def _measure(config: Mapping[str, Any]) -> Measured:
         commits = _count_commits((await app.host.own_database.open()).backend)
         job = asyncio.create_task(app.run(timeout=1))
         try:
-            # A round that does not count pays for what is made once: statements, connections, consumers that join, and
-            # what a broker compiles.
-            await asyncio.gather(*(_one(app, number) for number in range(BATCHES)))
+            # Rounds that do not count pay for what is made once: statements, connections, consumers that join, and what
+            # a broker that has just been started compiles, which takes it a few rounds.
+            for _ in range(WARM_UP_ROUNDS):
+                await asyncio.gather(*(_one(app, number) for number in range(BATCHES)))
             seen: list[Seen] = []
             to_outbox: list[float] = []
             commits.clear()
