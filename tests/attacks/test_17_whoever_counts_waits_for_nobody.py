@@ -4,12 +4,10 @@ waited to count: a deadlock, which the server looks for after a second. Counting
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from sqlalchemy import event
+import pytest
 
 from rota.core.outcome import Answer
 from rota.core.task import NewTask, Settlement, Task, Transition
@@ -42,27 +40,28 @@ def _settlement(task: Task) -> Settlement:
     return Settlement(task_type=task.task_type, key=task.key, token=task.token, transition=Transition.COMPLETE)
 
 
-@contextmanager
-def _statements(store: SqlStore) -> Generator[list[str]]:
+def _listen_in(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the driver is told to send, by whomever."""
     said: list[str] = []
+    execute = psycopg.Cursor.execute
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        said.append(statement)
+    def note(cursor: Any, query: Any, *args: Any, **more: Any) -> Any:
+        said.append(str(query))
+        return execute(cursor, query, *args, **more)
 
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    try:
-        yield said
-    finally:
-        event.remove(store.database.engine, "before_cursor_execute", note)
+    monkeypatch.setattr(psycopg.Cursor, "execute", note)
+    return said
 
 
-async def test_serials_are_locked_before_anything_is_counted(postgres_url: str) -> None:
+async def test_serials_are_locked_before_anything_is_counted(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqlStore(postgres_url)
     await store.open()
     await _filled(store)
     (task,) = await _claim(store, "c1", 1)
-    with _statements(store) as said:
-        (reply,) = await store.settle([_settlement(task)])
+    said = _listen_in(monkeypatch)
+    (reply,) = await store.settle([_settlement(task)])
     assert reply.answer is Answer.OK
     locks = [place for place, one in enumerate(said) if "pg_advisory_xact_lock" in one]
     counts = [place for place, one in enumerate(said) if "INSERT INTO task_counts" in one]

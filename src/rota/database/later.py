@@ -21,6 +21,8 @@ __all__ = ["LateAnswer", "LateStatements", "compiled_once", "read_later", "send_
 
 _KEPT: Final = "rota late statements"
 """Where a connection of ours keeps what is still to be sent."""
+_IS_LEFT: Final = "rota leaves this server"
+"""What a connection has in its `info` that leads to a server that takes no writes."""
 
 Rows = Sequence[Sequence[Any]]
 
@@ -130,7 +132,7 @@ def send_kept(connection: Connection, *, last: Sequence[_Statement] = ()) -> Non
             _execute_together(raw, statements)
     except Exception as error:
         if is_wrong_server(error):
-            connection.invalidate(error)
+            connection.info[_IS_LEFT] = True
         raise
 
 
@@ -167,5 +169,8 @@ def _drop(connection: Connection, *_: Any) -> None:
 
 
 def _forget(_connection: Any, record: Any) -> None:
-    """It came to nothing."""
+    """It came to nothing. A connection to the wrong server is given up when its transaction is over, not before:
+    whoever has it is still to be told why."""
     record.info.get(_KEPT, []).clear()
+    if record.info.pop(_IS_LEFT, False):
+        record.invalidate()
