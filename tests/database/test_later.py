@@ -8,9 +8,12 @@ import pytest
 from sqlalchemy import Connection, event, text
 from tests.opening import opened
 
+from rota.core.task_type import TaskType, TriggerMode
 from rota.database import Database
+from rota.database.backend import READ_FIRST
 from rota.database.later import read_later, write_later
 from rota.errors import StoreError, StoreUnavailable
+from rota.stores.sql import SqlStore
 
 _ADD = text("INSERT INTO mine VALUES (:n)")
 _NUMBERS = text("SELECT n FROM mine ORDER BY n")
@@ -191,9 +194,26 @@ _STANDBY = text("SET TRANSACTION READ ONLY")
 
 
 async def test_what_a_transaction_reads_first_comes_with_its_beginning(on_postgres: Database) -> None:
-    from rota.database.backend import READ_FIRST
-
     await on_postgres.write(lambda connection: _add(connection, 7))
     seen = await on_postgres.write(lambda c: c.info.pop(READ_FIRST), first="SELECT n FROM mine")
     assert list(seen) == [(7,)]
     assert await on_postgres.write(lambda c: READ_FIRST in c.info) is False
+
+
+async def test_what_nobody_looked_at_is_not_taken_for_the_next_ones(on_postgres: Database) -> None:
+    """Connections are used again: what one transaction has read first is out of date for another."""
+    for _ in range(10):
+        await on_postgres.write(lambda connection: None, first="SELECT n FROM mine")
+    for _ in range(10):
+        assert await on_postgres.write(lambda connection: READ_FIRST in connection.info) is False
+        assert await on_postgres.read(lambda connection: READ_FIRST in connection.info) is False
+
+
+async def test_types_are_those_of_now_whoever_used_the_connection_before(postgres_url: str) -> None:
+    async with opened(SqlStore(postgres_url)) as store, opened(SqlStore(postgres_url)) as another:
+        await store.put_types([TaskType(name="work", trigger_mode=TriggerMode.ONCE)])
+        for _ in range(10):
+            await store.instances()
+        await another.override_type("work", {"enabled": False})
+        for _ in range(10):
+            assert [record.accepts for record in await store.list_types()] == [False]

@@ -17,6 +17,7 @@ from rota.clock import Instant
 __all__ = ["READ_FIRST", "AnySelect", "Backend", "Dialect"]
 
 READ_FIRST: Final = "rota read first"
+"""Where a connection keeps what its transaction has read with its beginning, until somebody takes it."""
 
 AnySelect = TypeVar("AnySelect", bound=Select[Any])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Dialect, Engine, Executable, event
 from sqlalchemy.sql import ClauseElement
@@ -44,13 +44,12 @@ class LateAnswer:
         self._rows = cursor.fetchall()
 
 
-class _Statement:
+class _Statement(NamedTuple):
     """What is still to be sent, and who wants to know the answer."""
 
-    def __init__(self, sql: str, values: Sequence[Any], answer: LateAnswer | None) -> None:
-        self.sql = sql
-        self.values = values
-        self.answer = answer
+    sql: str
+    values: Sequence[Any]
+    answer: LateAnswer | None
 
 
 def write_later(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> None:

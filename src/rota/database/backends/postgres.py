@@ -67,7 +67,6 @@ class PostgresDialect:
         """Begin a transaction on a connection of ours, and be told what time it is, in one go."""
         options = connection.get_execution_options()
         if _IS_READING in options or options.get("isolation_level") == "AUTOCOMMIT":
-            connection.info.pop(_TOLD, None)
             return
         raw: Any = connection.connection.dbapi_connection
         first: str | None = options.get(_FIRST)
@@ -179,6 +178,7 @@ class PostgresBackend(Backend):
         )
         event.listen(engine, "connect", self._connected)
         event.listen(engine, "begin", self._begin)
+        event.listen(engine, "checkin", _forget_transaction)
         event.listen(engine, "handle_error", _leave_wrong_server)
         return engine
 
@@ -212,7 +212,6 @@ class PostgresBackend(Backend):
     def reading(self) -> Generator[Connection]:
         # Each statement has a picture of its own, in a transaction too: without one, two answers less are waited for.
         with self._reading.connect() as connection:
-            connection.info.pop(_TOLD, None)
             yield connection
 
     @contextmanager
@@ -265,6 +264,12 @@ class PostgresBackend(Backend):
             self._listener.join(timeout=2 * LISTEN_SLICE)
         self.engine.dispose()
         self._apart.dispose()
+
+
+def _forget_transaction(_connection: Any, record: Any) -> None:
+    """Whoever has the connection next has a time of its own, and reads what it needs."""
+    record.info.pop(_TOLD, None)
+    record.info.pop(READ_FIRST, None)
 
 
 def _numbers(answer: LateAnswer) -> Iterator[int]:

@@ -205,7 +205,7 @@ class SqlTransaction:
             heads[priority] = head
             if row[0] is not None:
                 found[priority].append(self._entry(row))
-        self._heads = {(task_type, now): list(heads.values())}
+        self._heads[task_type, now] = list(heads.values())
         return list(found.values())
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
