@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from rota import Rota
 from rota.clock import Instant
-from rota.core.outcome import Reply
+from rota.core.outcome import Settled
 from rota.core.task import Settlement
 from rota.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from rota.stores.memory import MemoryStore
@@ -27,13 +27,15 @@ class Refusing(FaultyStore):
         self.refuses_all: Exception | None = None
         self.asked: list[Settlement] = []
 
-    async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
+    async def settle_runs(
+        self, settlements: Sequence[Settlement], *, now: Instant | None = None
+    ) -> list[Settled | Exception]:
         self.asked += settlements
         if self.refuses_all is not None:
             raise self.refuses_all
         if self.refusals:
             raise self.refusals.pop(0)
-        return await super().settle(settlements, now=now)
+        return await super().settle_runs(settlements, now=now)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.records import put_field
+
 from rota.clock import SystemClock
 from rota.core.outcome import Answer
 from rota.core.task import NewTask, Renewal, Settlement, Task, Transition
@@ -58,7 +60,7 @@ async def test_the_counter_alone_is_lost(redis: RedisServer, redis_url: str) -> 
     release = Settlement(task_type="work", key="k", token=task.token, transition=Transition.RELEASE)
     await store.settle([release])
     redis.ask("DEL", "scheduler:seq:{work}")
-    redis.ask("HSET", "scheduler:task:{work}:k", "last_token", task.token + 10**9)
+    put_field(redis, "work", "k", "last_token", task.token + 10**9)
     request = ClaimRequest(wants=[("work", 1)], instance="i", claim_id="two", lease_ms=10_000)
     (again,) = (await store.claim(request)).tasks
     assert again.token == task.token + 10**9 + 1

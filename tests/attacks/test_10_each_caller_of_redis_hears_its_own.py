@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.opening import opened
+from tests.records import put_field
 
 from rota.core.outcome import Answer
 from rota.core.task import Settlement, Transition
@@ -70,7 +71,7 @@ async def test_a_settle_beside_one_that_cannot_be_written_is_answered_as_if_alon
     *plain, bad = sorted(await world.claim(13), key=lambda task: task.key == "broken")
     tasks = [*plain[:6], bad, *plain[6:]]
     assert bad.key == "broken"
-    redis.ask("HSET", "scheduler:task:{work}:broken", "trigger", "nonsense")
+    put_field(redis, "work", "broken", "trigger", "nonsense")
     settles = [
         store.settle([Settlement(task_type="work", key=task.key, token=task.token, transition=Transition.COMPLETE)])
         for task in tasks

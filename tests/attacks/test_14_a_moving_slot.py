@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from redis.crc import key_slot
+from tests.records import field_of
 
 from rota.clock import SystemClock
 from rota.core.outcome import Answer, ScheduleOutcome
@@ -75,7 +76,7 @@ async def test_a_script_that_meets_it_writes_nothing(cluster: RedisCluster, move
     with pytest.raises(StoreUnavailable):
         await store.settle([done])
     assert sorted(cluster.keys()) == before
-    assert move.source.ask("HGET", "scheduler:task:{work}:running", "status") == "running"
+    assert field_of(move.source, "work", "running", "status") == "running"
     assert (await store.counts())["work"].pending == 1, "a plain read follows its key"
     assert [record.task_type.name for record in await store.list_types()] == ["work"]
     move.end()

@@ -26,7 +26,7 @@ async def store(redis_url: str, clock: FakeClock) -> AsyncIterator[RedisStore]:
 async def test_a_schema_mark_that_is_no_number(mark: str, redis: RedisServer, redis_url: str) -> None:
     redis.ask("HSET", "scheduler:meta", "schema", mark)
     store = RedisStore(redis_url)
-    with pytest.raises(SchemaMismatch, match=r"no number.*scheduler:meta.*HSET scheduler:meta schema 1"):
+    with pytest.raises(SchemaMismatch, match=r"no number.*scheduler:meta.*HSET scheduler:meta schema 2"):
         await store.open()
 
 

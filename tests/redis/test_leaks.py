@@ -10,7 +10,7 @@ from rota.testing.redis_servers import RedisServer
 
 @pytest.mark.usefixtures("redis_url")
 def test_a_key_of_the_layout_may_stay_for_ever(redis: RedisServer) -> None:
-    redis.ask("HSET", "scheduler:task:{work}:u1:phone", "status", "pending")
+    redis.ask("SET", "scheduler:task:{work}:u1:phone", "a record")
     redis.ask("ZADD", "scheduler:queue:{work}", 1, "u1")
     redis.ask("ZADD", "scheduler:queue:{work}:7", 1, "u1")
     redis.ask("SET", "scheduler:last_exec:{work}:u1", 1, "EX", 100)

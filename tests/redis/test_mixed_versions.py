@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 from tests.opening import opened
+from tests.records import field_of, put_field
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer, TouchOutcome
@@ -22,7 +23,7 @@ from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
 
 TASK = "scheduler:task:{work}:k"
-TYPE = "scheduler:task_type:{work}"
+TYPE = "scheduler:type:{work}"
 FIELD, VALUE = "tide", "high"
 """A field that a version to come will write."""
 
@@ -42,7 +43,7 @@ async def other(redis_url: str, clock: FakeClock, store: Store) -> AsyncIterator
 
 
 class Life:
-    """One task through every verb, and a field in its hash that this version does not know."""
+    """One task through every verb, and a field in its record that this version does not know."""
 
     def __init__(self, world: World, server: RedisServer) -> None:
         self.world = world
@@ -50,10 +51,10 @@ class Life:
         self._last = "schedule"
 
     def mark(self) -> None:
-        self._server.ask("HSET", TASK, FIELD, VALUE)
+        put_field(self._server, "work", "k", FIELD, VALUE)
 
     def check(self, step: str) -> None:
-        found = self._server.ask("HGET", TASK, FIELD)
+        found = field_of(self._server, "work", "k", FIELD)
         assert found == VALUE, f"the unknown field did not survive {step} (after {self._last})"
         self._last = step
 
@@ -120,7 +121,7 @@ async def test_a_purged_task_takes_its_unknown_fields_along(store: Store, redis:
     world = World(store, clock)
     await world.type()
     await world.schedule()
-    redis.ask("HSET", TASK, FIELD, VALUE)
+    put_field(redis, "work", "k", FIELD, VALUE)
     await world.apply(Transition.CANCEL)
     assert (await world.apply(Transition.PURGE)).answer is Answer.OK
     assert redis.ask("EXISTS", TASK) == 0

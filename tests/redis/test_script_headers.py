@@ -19,9 +19,10 @@ from rota.stores.redis import RedisStore
 from rota.stores.redis.client import Call
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
+from rota.testing.redis_servers import RedisServer
 
 LUA = files("rota.stores.redis").joinpath("lua")
-INCLUDED = {"common", "create", "settle_rules", "token"}
+INCLUDED = {"common", "create", "record", "settle_rules", "token"}
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
 
 
@@ -43,8 +44,16 @@ def names_in(given: object) -> set[str]:
     return {name for table in tables if isinstance(table, dict) for name in cast("dict[str, object]", table)}
 
 
+async def _upgraded(server: RedisServer, url: str) -> None:
+    server.ask("HSET", "scheduler:meta", "schema", 1)
+    server.ask("SADD", "scheduler:task_types", "old")
+    server.ask("HSET", "scheduler:task_type:{old}", "config", "{}")
+    server.ask("HSET", "scheduler:task:{old}:k", "status", "pending", "scheduled_at", 1, "created_at", 1)
+    assert await RedisStore(url).upgrade(force=True) == 1
+
+
 async def test_every_caller_gives_what_the_header_names(
-    store: RedisStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: RedisStore, redis: RedisServer, redis_url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: defaultdict[str, set[str]] = defaultdict(set)
     by_digest = Call.by_digest
@@ -52,7 +61,7 @@ async def test_every_caller_gives_what_the_header_names(
     def recorded(call: Call) -> tuple[str | int | bytes, ...]:
         given = msgspec.msgpack.decode(cast("bytes", call.args[3]))
         called[call.script] |= names_in(given)
-        if call.script == "renew":
+        if call.script in ("renew", "settle"):
             called[call.script] |= names_in(given["items"])
         return by_digest(call)
 
@@ -65,6 +74,7 @@ async def test_every_caller_gives_what_the_header_names(
     await store.erase_user("u1", now=clock.now())
     await store._server.command("DEL", *(store._keys.of("queue", name) for name in TYPES[:1]))  # pyright: ignore[reportPrivateUsage]  # something to repair
     await store.reconcile()
+    await _upgraded(redis, redis_url)
     assert sorted(called) == sorted(set(NAMES) - INCLUDED), "each script was called"
     unnamed = {name: given - set(re.findall(r"\w+", header_of(name))) for name, given in called.items()}
     assert {name: sorted(missing) for name, missing in unnamed.items() if missing} == {}

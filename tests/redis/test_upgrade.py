@@ -1,4 +1,4 @@
-"""What the released version wrote, opened by this one: everything is there, and everything goes on.
+"""What the first layout holds, brought to this one in place: everything is there, and everything goes on.
 
 `released_layout.json` holds every key of a Redis on which version 1 of the layout was at work when it was stopped:
 tasks in every state, a series that waits and one that runs, a serial with a holder and one that is parked, wishes and
@@ -13,19 +13,25 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from redis.exceptions import ResponseError
 from tests.opening import opened
 
 from rota.clock import HOUR, MINUTE
 from rota.core.outcome import Answer
 from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.core.token import floor_at
+from rota.errors import IllegalTransition, SchemaMismatch, StoreUnavailable
+from rota.stores.base import Beat
 from rota.stores.redis import RedisStore
+from rota.stores.redis.scripts import Scripts
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
 
 RELEASED: Mapping[str, Any] = json.loads((Path(__file__).parent / "released_layout.json").read_text())
+TASKS = [key for key in RELEASED["keys"] if key.startswith("scheduler:task:")]
 LAST_TOKEN = 11
 RUNNING = ["dirty", "holder", "running", "running-series", "want-cancel", "want-pause"]
 
@@ -47,11 +53,21 @@ def _put(server: RedisServer, key: str, kind: str, value: Any) -> None:
 
 
 @pytest.fixture
-async def world(redis: RedisServer, redis_url: str, clock: FakeClock) -> AsyncIterator[World]:
+def old(redis: RedisServer, redis_url: str, clock: FakeClock) -> RedisServer:
     """A minute after the old version was stopped."""
+    assert redis_url
     for key, found in RELEASED["keys"].items():
         _put(redis, key, found["type"], found["value"])
     clock.set(RELEASED["now"] + MINUTE)
+    return redis
+
+
+@pytest.fixture
+async def world(old: RedisServer, redis_url: str, clock: FakeClock) -> AsyncIterator[World]:
+    assert old
+    store = RedisStore(redis_url, clock=clock)
+    assert await store.upgrade() == len(TASKS)
+    assert await store.upgrade() == 0, "once is enough"
     async with opened(RedisStore(redis_url, clock=clock)) as store:
         yield World(store, clock)
 
@@ -135,10 +151,61 @@ async def test_what_has_arrived_for_a_follower_still_counts(world: World) -> Non
     assert follower.status is TaskStatus.PENDING
 
 
-async def test_a_worker_of_the_old_version_counts_on_above(world: World, redis: RedisServer) -> None:
-    """It adds to the counter: whatever it hands out beside this version is higher than what this one has."""
-    await world.claim(9)
-    tokens = [task.token for task in (await _running(world)).values()]
-    assert int(str(redis.ask("INCRBY", "scheduler:seq:{work}", 1))) == max(tokens) + 1
-    await world.schedule("next")
-    assert (await world.claim_one()).token > max(tokens) + 1
+# --- nobody is on both sides ---
+
+
+async def test_nothing_is_opened_before_it_is_upgraded(old: RedisServer, redis_url: str, clock: FakeClock) -> None:
+    assert old
+    with pytest.raises(SchemaMismatch, match=r"written by an older Rota.*rota db upgrade"):
+        await RedisStore(redis_url, clock=clock).open()
+
+
+async def test_an_upgrade_waits_until_nobody_is_at_work(old: RedisServer, redis_url: str, clock: FakeClock) -> None:
+    beat = msgspec.json.encode(Beat(instance="old", host="one", pid=7, lease_ms=10_000)).decode()
+    old.ask("HSET", "scheduler:instances", "old", f'{{"beat":{beat},"seen_at":{clock.now() - 5_000}}}')
+    store = RedisStore(redis_url, clock=clock)
+    with pytest.raises(IllegalTransition, match=r"1 instances work on .*one:7.*Nothing was changed"):
+        await store.upgrade()
+    assert old.ask("HGET", "scheduler:meta", "schema") == "1"
+    clock.advance("1m")
+    assert await store.upgrade() == len(TASKS)
+
+
+@pytest.mark.parametrize("cut_after", [0, 1, 4, 10])
+async def test_an_upgrade_that_was_cut_off_is_taken_up_again(
+    old: RedisServer, redis_url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_after: int
+) -> None:
+    """Meanwhile nobody opens the store: neither version would find everything."""
+    asked = 0
+    run = Scripts.run
+
+    async def cut_off(scripts: Scripts, name: str, *args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > cut_after:
+            raise StoreUnavailable("The connection was cut.")
+        return await run(scripts, name, *args)
+
+    monkeypatch.setattr(Scripts, "run", cut_off)
+    monkeypatch.setattr("rota.stores.redis.upgrade.PAGE", 2)
+    store = RedisStore(redis_url, clock=clock)
+    with pytest.raises(StoreUnavailable):
+        await store.upgrade()
+    monkeypatch.setattr(Scripts, "run", run)
+    with pytest.raises(SchemaMismatch, match="begun and not finished"):
+        await store.open()
+    await store.upgrade()
+    async with opened(store):
+        await test_everything_is_there(World(store, clock))
+    assert {old.ask("TYPE", key) for key in TASKS} == {"string"}
+
+
+async def test_an_instance_of_the_old_version_that_wakes_up_later_harms_nothing(
+    world: World, redis: RedisServer
+) -> None:
+    """Its scripts begin with its types: they get no further, and what they would make is not made."""
+    for name in ("work", "next"):
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            redis.ask("HMGET", f"scheduler:task_type:{{{name}}}", "config", "overrides", "followed")
+    assert redis.ask("HGET", "scheduler:meta", "schema") == "2", "and it is not opened by one that starts"
+    await world.check_counts()

@@ -1,179 +1,329 @@
-"""Between hashes and values: a task is one hash, field by field, under the names of `Task` and `Past`.
+"""Between records and values: all that is known of an identity is one string, in three parts.
 
-Only what differs from its default is written: a task that waits has seven fields. Fields that a newer version has
-written are not decoded, and never removed: a write names the fields that it changes.
+    the head    the fields that most tasks have, each at its place. One that was never claimed has a short one
+                (WAITING_HEAD); the first byte says which it is
+    the fixed   what never changes while a task lives: a length of two bytes, and a map in MessagePack; scripts pass it
+    part        through. Where there is no task any more, only its past, there is none, and the length is 0
+    the rest    a map of all other fields that are not at their default, or nothing
+
+Names are those of `Task` and `Past`. A row of the run log is made in the same way: ROW_HEAD, the fixed part of its
+task, and what else there is to say.
+
+Fields that a newer version has written into the rest are not decoded, and never removed. `lua/record.lua` is the same
+for scripts, which write; here records are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any
+import struct
+from collections.abc import Iterable
+from hashlib import sha1
+from typing import Any, Final
 
 import msgspec
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import fields
 
+from rota.clock import Instant
 from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
 
-__all__ = ["INLINE_BYTES", "Fields", "decode_entry", "decode_run", "decode_task", "encode_entry", "encode_run", "pairs"]
+__all__ = [
+    "CLAIMED",
+    "CLAIMED_FIELDS",
+    "CLAIMED_HEAD",
+    "FIXED",
+    "INLINE_BYTES",
+    "NONE",
+    "OUTCOME_CODE",
+    "ROW",
+    "ROW_HEAD",
+    "RUN_STATUS_CODE",
+    "STATUS_CODE",
+    "WAITING",
+    "WAITING_HEAD",
+    "decode_entry",
+    "decode_run",
+    "decode_task",
+    "digest_of",
+    "encode_entry",
+    "encode_run",
+    "is_aside",
+]
 
-Fields = dict[str, str]
+INLINE_BYTES: Final = 64
+"""A longer payload lies beside its record: every step writes the record anew."""
+FIXED: Final = ("created_at", "user_id", "device_id", "agent_id", "trigger_mode")
+"""What never changes while a task lives."""
+ROW: Final = "row"
+"""The field of the run log that holds a row."""
 
-INLINE_BYTES = 64
-"""A hash with a longer value loses its compact form."""
-
-_ENUMS: Mapping[str, type[StrEnum]] = {"status": TaskStatus, "want": Want, "last_outcome": Transition}
-_FLAGS = frozenset({"parked", "manual", "dirty", "renewed", "extended"})
-_TEXTS = frozenset(
-    {
-        "user_id",
-        "device_id",
-        "agent_id",
-        "owner",
-        "payload",
-        "serial",
-        "trigger",
-        "trigger_mode",
-        "policy",
-        "instance",
-        "claim_id",
-        "reason",
-        "error",
-        "result",
-        "progress",
-    }
+NONE: Final = -(2**53)
+"""Stands for no instant: the first whole number that Lua cannot count on from."""
+WAITING: Final = 1
+CLAIMED: Final = 2
+WAITING_FIELDS: Final = (
+    "status",
+    "scheduled_at",
+    "updated_at",
+    "first_activity_at",
+    "last_activity_at",
+    "coalesced",
 )
-_IDENTITY = ("task_type", "key")
+CLAIMED_FIELDS: Final = (
+    *WAITING_FIELDS,
+    "last_outcome",
+    "attempt",
+    "version",
+    "claimed_version",
+    "token",
+    "last_token",
+    "lease_until",
+    "claimed_at",
+    "last_claimed_at",
+    "fire_at",
+    "finished_at",
+    "purge_at",
+    "last_exec_at",
+    "forget_at",
+    "instance",
+    "claim_id",
+)
+ROW_FIELDS: Final = ("status", "started_at", "fire_at", "token", "attempt", "duration_ms", "instance", "key")
+WAITING_HEAD: Final = ">BBi8i8i8i8I4"
+CLAIMED_HEAD: Final = ">BBi8i8i8i8I4BI4I4I4i8i8i8i8i8i8i8i8i8i8Hc0Hc0"
+ROW_HEAD: Final = ">Bi8i8i8I4I8Hc0Hc0"
+"""As Lua's struct spells it: i8 has eight bytes, and Hc0 is a text behind its length."""
 
-_Decoder = Callable[[bytes], Any]
+
+def _codes(names: Iterable[str]) -> dict[str, int]:
+    return {str(name): code for code, name in enumerate(names, start=1)}
 
 
-def _decoder_of(field: FieldInfo, enums: Mapping[str, type[StrEnum]]) -> _Decoder:
-    if field.name in enums:
-        known = {member.value.encode(): member for member in enums[field.name]}
-        return known.__getitem__
-    if field.name in _FLAGS:
-        return b"1".__eq__
-    return bytes.decode if field.name in _TEXTS else int
+STATUS_CODE: Final = _codes(["pending", "running", "paused", "completed", "failed", "cancelled"])
+RUN_STATUS_CODE: Final = _codes(["success", "error", "lost", "skipped", "coalesced"])
+OUTCOME_CODE: Final = _codes(["complete", "discard", "retry", "fail", "snooze", "release", "reap"])
+"""These are written: what is new comes at the end."""
+
+_NUMBER: Final = struct.Struct(">H")
+_WAITING: Final = struct.Struct(">BBqqqqI")
+_CLAIMED: Final = struct.Struct(">BBqqqqIBIIIqqqqqqqqqq")
+_ROW: Final = struct.Struct(">BqqqIQ")
+_STATUSES: Final = {code: TaskStatus(name) for name, code in STATUS_CODE.items()}
+_RUN_STATUSES: Final = {code: RunStatus(name) for name, code in RUN_STATUS_CODE.items()}
+_OUTCOMES: Final = {code: Transition(name) for name, code in OUTCOME_CODE.items()}
+_IDENTITY: Final = ("task_type", "key")
+
+_RUNNING: Final = STATUS_CODE["running"]
 
 
-def _packed_decoder_of(field: FieldInfo, enums: Mapping[str, type[StrEnum]]) -> Callable[[Any], Any]:
-    """A script's table holds texts as the hash has them, and numbers where it has just put one."""
-    if field.name in enums:
-        return {member.value: member for member in enums[field.name]}.__getitem__
-    if field.name in _FLAGS:
-        return "1".__eq__
-    return str if field.name in _TEXTS else int
+class _Fixed(msgspec.Struct):
+    """What never changes."""
+
+    created_at: Instant
+    user_id: str | None = None
+    device_id: str | None = None
+    agent_id: str | None = None
+    trigger_mode: str = "user_activity"
 
 
+_decode_fixed = msgspec.msgpack.Decoder(_Fixed).decode
 _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
-_TASK_FIELDS = tuple(field for field in fields(Task) if field.name not in _IDENTITY)
-_TASK_DECODERS = {field.name.encode(): (field.name, _decoder_of(field, _ENUMS)) for field in _TASK_FIELDS}
-_PACKED = {field.name: _packed_decoder_of(field, _ENUMS) for field in _TASK_FIELDS}
-_TASK_DEFAULTS = tuple((field.name, field.default) for field in _TASK_FIELDS)
-_PAST_DECODERS: dict[bytes, tuple[str, _Decoder]] = {f.name.encode(): (f.name, int) for f in fields(Past)}
+_TASK_DEFAULTS = tuple((field.name, field.default) for field in fields(Task) if field.name not in _IDENTITY)
 _PAST_DEFAULTS = tuple((field.name, field.default) for field in fields(Past))
+_RUN_DEFAULTS = tuple((field.name, field.default) for field in fields(RunRecord) if field.name not in ROW_FIELDS)
+_PAST = frozenset(Past.__struct_fields__)
+_KNOWN = frozenset(name for name, _ in (*_TASK_DEFAULTS, *_PAST_DEFAULTS))
+_RUN = frozenset(RunRecord.__struct_fields__)
 
 
-def pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-    """The fields of a hash as a script or HGETALL gives them: name, value, name, value."""
-    return zip(flat[::2], flat[1::2], strict=True)
-
-
-def decode_entry(identity: Identity, flat: Sequence[bytes], payload: bytes | None = None) -> Entry:
-    """All that the hash says; `payload` is the one that is kept beside it."""
-    task: dict[str, Any] = {}
-    past: dict[str, Any] = {}
-    for name, value in pairs(flat):
-        known = _TASK_DECODERS.get(name)
-        if known is not None:
-            task[known[0]] = known[1](value)
-        elif name in _PAST_DECODERS:
-            past[_PAST_DECODERS[name][0]] = int(value)
-    return Entry(_task(identity, task, payload), Past(**past) if past else NO_PAST)
-
-
-def decode_task(identity: Identity, flat: Sequence[bytes] | bytes, payload: bytes | None = None) -> Task | None:
-    """The task alone, from a hash's fields or, where every microsecond counts, from one packed table of them."""
-    if isinstance(flat, bytes):
-        packed = _unpack(flat).items() if flat else ()
-        return _task(identity, {name: _PACKED[name](value) for name, value in packed if name in _PACKED}, payload)
-    values: dict[str, Any] = {}
-    for name, value in pairs(flat):
-        known = _TASK_DECODERS.get(name)
-        if known is not None:
-            values[known[0]] = known[1](value)
-    return _task(identity, values, payload)
-
-
-def _task(identity: Identity, values: dict[str, Any], payload: bytes | None) -> Task | None:
-    if "status" not in values:
-        return None
-    if payload is not None:
-        values["payload"] = payload.decode()
-    # What was never changed was last changed when it was made.
-    values.setdefault("updated_at", values["created_at"])
-    return Task(*identity, **values)
-
-
-def encode_entry(entry: Entry) -> Fields:
-    """The fields of the hash: what differs from its default. A long payload is not among them."""
-    found: Fields = {}
-    task = entry.task
-    if task is not None:
-        for name, default in _TASK_DEFAULTS:
-            value: object = getattr(task, name)
-            if value != default:
-                found[name] = _text(value)
-        if task.updated_at == task.created_at:
-            del found["updated_at"]
-        if is_aside(task.payload):
-            found["payload"] = ""
-    if entry.past is not NO_PAST:
-        for name, default in _PAST_DEFAULTS:
-            value = getattr(entry.past, name)
-            if value != default:
-                found[name] = _text(value)
-    return found
+def digest_of(record: bytes) -> str:
+    """By which a later step sees whether a record has changed; as the scripts compute it."""
+    return sha1(record, usedforsecurity=False).hexdigest()
 
 
 def is_aside(payload: str | None) -> bool:
-    """Whether a payload is kept beside the hash; an empty one marks the place of one that is."""
+    """Whether a payload is kept beside the record; an empty one marks the place of one that is."""
     return payload is not None and (payload == "" or len(payload.encode()) > INLINE_BYTES)
 
 
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return value.value if isinstance(value, StrEnum) else str(value)
+# --- decoding -------------------------------------------------------------------------------------------------------
 
 
-_RUN_FIELDS = tuple(field for field in fields(RunRecord) if field.name != "run_id")
-_RUN_DECODERS = {
-    field.name.encode(): (
-        field.name,
-        bytes.decode if field.name in _IDENTITY else _decoder_of(field, {"status": RunStatus}),
+def decode_task(identity: Identity, record: bytes, payload: bytes | None = None) -> Task | None:
+    """The task that a record holds; `payload` is the one that is kept beside it."""
+    task = _plain_task(identity, record) if record and record[0] == CLAIMED else None
+    return decode_entry(identity, record, payload).task if task is None else task
+
+
+def _plain_task(identity: Identity, record: bytes) -> Task | None:
+    """What most claims bring, without a detour: a running task of which the head and the fixed part say all."""
+    (
+        _,
+        status,
+        scheduled_at,
+        updated_at,
+        first_activity_at,
+        last_activity_at,
+        coalesced,
+        outcome,
+        attempt,
+        version,
+        claimed_version,
+        token,
+        last_token,
+        lease_until,
+        claimed_at,
+        _,
+        fire_at,
+        *_,
+    ) = _CLAIMED.unpack_from(record)
+    instance, at = _text(record, _CLAIMED.size)
+    claim_id, at = _text(record, at)
+    start = at + _NUMBER.size
+    stop = start + _NUMBER.unpack_from(record, at)[0]
+    if status != _RUNNING or stop < len(record):
+        return None
+    fixed = _decode_fixed(record[start:stop])
+    return Task(
+        *identity,
+        TaskStatus.RUNNING,
+        scheduled_at,
+        fixed.created_at,
+        updated_at,
+        fixed.user_id,
+        fixed.device_id,
+        fixed.agent_id,
+        trigger_mode=fixed.trigger_mode,
+        version=version,
+        fire_at=fire_at,
+        first_activity_at=None if first_activity_at == NONE else first_activity_at,
+        last_activity_at=None if last_activity_at == NONE else last_activity_at,
+        coalesced=coalesced,
+        token=token,
+        lease_until=lease_until,
+        instance=instance,
+        claim_id=claim_id,
+        claimed_at=claimed_at,
+        claimed_version=claimed_version,
+        last_token=last_token,
+        last_outcome=_OUTCOMES.get(outcome),
+        attempt=attempt,
     )
-    for field in _RUN_FIELDS
-}
-_RUN_DEFAULTS = tuple((field.name, field.default) for field in _RUN_FIELDS)
 
 
-def encode_run(run: RunRecord) -> list[str]:
-    """The fields of an entry of the run log; the type is the log's."""
-    flat: list[str] = []
-    for name, default in _RUN_DEFAULTS:
-        value: object = getattr(run, name)
-        if name != "task_type" and value != default:
-            flat += (name, _text(value))
-    return flat
+def decode_entry(identity: Identity, record: bytes, payload: bytes | None = None) -> Entry:
+    """All that a record says."""
+    if not record:
+        return Entry(None, NO_PAST)
+    said = _said_by(record)
+    past = Past(**{name: said.pop(name) for name in _PAST if name in said})
+    if past == NO_PAST:
+        past = NO_PAST
+    if "status" not in said:
+        return Entry(None, past)
+    if payload is not None:
+        said["payload"] = payload.decode()
+    # What was never changed was last changed when it was made.
+    said.setdefault("updated_at", said["created_at"])
+    return Entry(Task(*identity, **said), past)
 
 
-def decode_run(task_type: str, run_id: str, flat: Sequence[bytes]) -> RunRecord:
-    values: dict[str, Any] = {"task_type": task_type, "run_id": run_id}
-    for name, value in pairs(flat):
-        known = _RUN_DECODERS.get(name)
-        if known is not None:
-            values[known[0]] = known[1](value)
-    return RunRecord(**values)
+def decode_run(task_type: str, run_id: str, row: bytes) -> RunRecord:
+    """A row of the run log."""
+    code, started_at, fire_at, token, attempt, duration_ms = _ROW.unpack_from(row)
+    instance, at = _text(row, _ROW.size)
+    key, at = _text(row, at)
+    fixed, rest = _fixed_and_rest(row, at)
+    said = {name: value for name, value in (fixed | rest).items() if name in _RUN}
+    return RunRecord(
+        task_type=task_type,
+        key=key,
+        run_id=run_id,
+        status=_RUN_STATUSES[code],
+        started_at=started_at,
+        fire_at=None if fire_at == NONE else fire_at,
+        token=token,
+        attempt=attempt,
+        duration_ms=duration_ms,
+        instance=instance or None,
+        **said,
+    )
+
+
+def _said_by(record: bytes) -> dict[str, Any]:
+    """The fields of a record that are known here."""
+    if record[0] == WAITING:
+        said: dict[str, Any] = dict(zip(WAITING_FIELDS, _WAITING.unpack_from(record)[1:], strict=True))
+        at = _WAITING.size
+    else:
+        said = dict(zip(CLAIMED_FIELDS, _CLAIMED.unpack_from(record)[1:], strict=False))
+        instance, at = _text(record, _CLAIMED.size)
+        claim_id, at = _text(record, at)
+        said |= {"last_outcome": _OUTCOMES.get(said["last_outcome"]), "instance": instance or None}
+        said["claim_id"] = claim_id or None
+    said["status"] = _STATUSES.get(said["status"])
+    fixed, rest = _fixed_and_rest(record, at)
+    known = {name: value for name, value in said.items() if value != NONE and value is not None}
+    known |= fixed
+    if rest:
+        known |= {name: value for name, value in rest.items() if name in _KNOWN}
+        if "want" in rest:
+            known["want"] = Want(rest["want"])
+    return known
+
+
+def _text(record: bytes, at: int) -> tuple[str, int]:
+    (size,) = _NUMBER.unpack_from(record, at)
+    start = at + _NUMBER.size
+    return record[start : start + size].decode(), start + size
+
+
+def _fixed_and_rest(record: bytes, at: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    (size,) = _NUMBER.unpack_from(record, at)
+    start = at + _NUMBER.size
+    stop = start + size
+    return _unpack(record[start:stop]) if size else {}, _unpack(record[stop:]) if stop < len(record) else {}
+
+
+# --- encoding: the scripts pack -------------------------------------------------------------------------------------
+
+
+def encode_entry(entry: Entry, before: bytes = b"") -> tuple[dict[str, object], dict[str, object]]:
+    """What never changes, and what does: nothing at all if nothing is known any more. What a newer version has put into
+    the record before is taken over."""
+    fixed: dict[str, object] = {}
+    changing: dict[str, object] = {}
+    task = entry.task
+    if task is not None:
+        changing = _differing(task, _TASK_DEFAULTS)
+        fixed = {name: changing.pop(name) for name in FIXED if name in changing}
+        if is_aside(task.payload):
+            changing["payload"] = ""
+    if entry.past is not NO_PAST:
+        changing |= _differing(entry.past, _PAST_DEFAULTS)
+    return (fixed, changing | _unknown_in(before)) if changing else ({}, {})
+
+
+def encode_run(run: RunRecord) -> list[object]:
+    """A row of the run log: the fields of its head, and the others; the type is the log's."""
+    others = _differing(run, _RUN_DEFAULTS)
+    fire_at = NONE if run.fire_at is None else run.fire_at
+    head = (run.status, run.started_at, fire_at, run.token, run.attempt, run.duration_ms, run.instance or "", run.key)
+    return [*head, {name: value for name, value in others.items() if name not in ("task_type", "run_id")}]
+
+
+def _differing(value: object, defaults: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """The fields that are not at their default."""
+    return {name: found for name, default in defaults if (found := getattr(value, name)) != default}
+
+
+def _unknown_in(record: bytes) -> dict[str, object]:
+    """The fields that a newer version has written."""
+    if not record:
+        return {}
+    at = _WAITING.size
+    if record[0] == CLAIMED:
+        _, at = _text(record, _CLAIMED.size)
+        _, at = _text(record, at)
+    _, rest = _fixed_and_rest(record, at)
+    return {name: value for name, value in rest.items() if name not in _KNOWN}

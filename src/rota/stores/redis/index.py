@@ -1,7 +1,7 @@
 """Where a task stands in the indexes: one function says it, for writing and for repairing alike.
 
-The hash is the truth; a member is what the hash says must be found in an index. A commit writes the difference between
-the members before and after, the reconciler the difference between the members and what is there.
+The record is the truth; a member is what the record says must be found in an index. A commit writes the difference
+between the members before and after, the reconciler the difference between the members and what is there.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ The braces are literal hash tags: whatever belongs to one type lies in one slot,
 also works on a Redis Cluster. `{}` stands for the type in braces:
 
     task_types                       set      the names of all types (the only thing that knows them all)
-    task_type:{}                     hash     config (JSON), overrides (JSON), followed, swept_at
-    task:{}:<key>                    hash     the task and the identity's past; without `status` only the past
-    payload:{}:<key>                 string   a payload over 64 bytes, so that the hash stays compact
+    type:{}                          hash     config (JSON), overrides (JSON), followed, swept_at
+    task_type:{}                     string   where the first layout had that; keeps its instances out (`upgrade.py`)
+    task:{}:<key>                    string   the record: the task and the identity's past (`codec.py`)
+    payload:{}:<key>                 string   a payload over 64 bytes, so that the record stays short
     queue:{}, queue:{}:<priority>    zset     pending, by scheduled_at: the lane of priority 5, and the others
     lanes:{}                         set      the priorities other than 5 that were ever used
     running:{}                       zset     leases, by deadline
@@ -40,6 +41,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache, partial
 
 from rota.clock import DAY
@@ -55,7 +57,7 @@ NORMAL_LANE = 5
 _TAG = r"\{[^{}]+\}"
 PERMANENT = (
     r"task_types|instances|meta|erasures",
-    rf"task_type:{_TAG}",
+    rf"(type|task_type):{_TAG}",
     rf"(task|payload|need|history|user|owner|owned|parked|holders):{_TAG}:.+",
     rf"slices:{_TAG}:(minute|hour)",
     rf"queue:{_TAG}(:\d+)?",
@@ -81,13 +83,15 @@ class Keys:
                 f"The key prefix {prefix[:40]!r} cannot be used: no braces, at most 100 characters. Use 'scheduler:'."
             )
         self.prefix = prefix
+        self.pattern = re.sub(r"([*?\[\]^\\])", r"\\\1", prefix)
+        """The prefix for a scan: it may contain what a pattern gives a meaning."""
         self.types = f"{prefix}task_types"
         self.instances = f"{prefix}instances"
         self.meta = f"{prefix}meta"
         self.erasures = f"{prefix}erasures"
         self.wake = f"{prefix}wake"
         """The channel on which instances wake each other."""
-        self.type = lru_cache(1_000)(partial(self.of, "task_type"))
+        self.type = lru_cache(1_000)(partial(self.of, "type"))
         """The key of a type by its name: every call of a script asks for it, and types are few."""
 
     def of(self, kind: str, task_type: str, suffix: str | int | None = None) -> str:
@@ -121,5 +125,5 @@ def declared(key: str) -> tuple[str, ...]:
     that stays where it is, and on a single server, it makes no difference. A script that touches only what it declares
     follows its key.
     """
-    absent = key.replace("task_type:{", "absent:{", 1)
+    absent = key.replace("type:{", "absent:{", 1)
     return (key,) if absent == key else (key, absent)

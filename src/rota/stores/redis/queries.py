@@ -20,7 +20,8 @@ from rota.keys import GLOBAL_KEY, encoded
 from rota.stores.base import Counts, Page, QueuePosition, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
 from rota.stores.limits import check_cursor
 from rota.stores.queries import LOOKED_AT, unknown_type
-from rota.stores.redis.codec import decode_entry, decode_run, pairs
+from rota.stores.redis import first_layout
+from rota.stores.redis.codec import ROW, decode_entry, decode_run
 from rota.stores.redis.index import INDEXES
 from rota.stores.redis.scripts import Filtered, Scripts, decode_types, type_commands
 from rota.stores.users import belongs_to
@@ -44,6 +45,8 @@ _INDEXES = {
     TaskStatus.COMPLETED: ("done",),
     TaskStatus.CANCELLED: ("done",),
 }
+
+_ROW = ROW.encode()
 
 RunKey = tuple[int, int, str]
 """The place of a run record among all: its stream id and its type."""
@@ -216,8 +219,8 @@ class Queries:
         found = await self._scripts.queue_position(identity, now)
         if record is None or found is None:
             raise unknown_type(identity.task_type, await self.names())
-        at, flat, payload, ahead, running, held, tokens, start_tokens, arrived = found
-        task, past = decode_entry(identity, flat, payload)
+        at, record_of_task, payload, ahead, running, held, tokens, start_tokens, arrived = found
+        task, past = decode_entry(identity, record_of_task, payload)
         return QueuePosition(
             record=record,
             task=task,
@@ -286,7 +289,7 @@ class Queries:
         rows = [
             row
             for stream_id, fields in zip(flat[::2], flat[1::2], strict=True)
-            for row in decode_rows(name, [(stream_id, dict(pairs(fields)))])
+            for row in decode_rows(name, [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True)))])
         ]
         frontier = before if last is None else (*_stream_id(last), name)
         is_over = looked_at < FILTERED and len(rows) <= query.limit
@@ -394,8 +397,9 @@ def decode_rows(name: str, rows: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> 
     """Entries of a stream as run records, each with its place among all."""
     for stream_id, fields in rows:
         millis, number = _stream_id(stream_id)
-        flat = [text for pair in fields.items() for text in pair]
-        yield (millis, number, name), decode_run(name, f"{millis}-{number}-{name}", flat)
+        row, run_id = fields.get(_ROW), f"{millis}-{number}-{name}"
+        run = first_layout.decode_run(name, run_id, fields) if row is None else decode_run(name, run_id, row)
+        yield (millis, number, name), run
 
 
 def _stream_id(text: bytes) -> tuple[int, int]:

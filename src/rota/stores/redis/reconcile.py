@@ -1,9 +1,9 @@
-"""Compares the indexes with the hashes, slowly, and repairs what differs: the hash is the truth.
+"""Compares the indexes with the records, slowly, and repairs what differs: the record is the truth.
 
 An index may be destroyed by hand, by an eviction, by a fail-over that lost the last writes. Whatever the cause, nothing
-that a hash still says is lost for longer than one pass. A pass walks once over all keys, page by page: a task's hash
-says where it must be found, an index is asked whether each of its members belongs there. Each repair is written only if
-the hash is still as it was read: whoever changed it meanwhile has written its members, too.
+that a record still says is lost for longer than one pass. A pass walks once over all keys, page by page: a record says
+where its task must be found, an index is asked whether each of its members belongs there. Each repair is written only
+if the record is still as it was read: whoever changed it meanwhile has written its members, too.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Reconciled(NamedTuple):
 
     read: int = 0
     entered: int = 0
-    """Members that a hash says and no index knew."""
+    """Members that a record says and no index knew."""
     left: int = 0
-    """Members, payloads and histories of which no hash knows."""
+    """Members, payloads and histories of which no record knows."""
     counts: int = 0
     """Counters that did not equal what is there."""
 
@@ -65,7 +65,7 @@ async def reconcile(scripts: Scripts, queries: Queries, pause: float = 0.0) -> R
     """One pass over everything, with a pause after each page so that nobody notices it."""
     aging = await _types(scripts, queries)
     pass_ = _Pass(scripts, aging)
-    async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}*", PAGE):
+    async for keys in scripts.server.scan(f"{scripts.keys.pattern}*", PAGE):
         await pass_.page(_parse(scripts.keys.prefix, keys))
         await asyncio.sleep(pause)
     await scripts.server.command("HSET", scripts.keys.meta, "indexes", INDEXES)
@@ -76,7 +76,7 @@ async def _types(scripts: Scripts, queries: Queries) -> Mapping[str, Millis]:
     """The types and how their priorities age; one that the list of types has lost is put back."""
     there = {
         found.task_type
-        async for keys in scripts.server.scan(f"{_escaped(scripts.keys.prefix)}task_type:*", 10 * PAGE)
+        async for keys in scripts.server.scan(f"{scripts.keys.pattern}type:*", 10 * PAGE)
         for found in _parse(scripts.keys.prefix, keys)
     }
     listed = set(await queries.names())
@@ -112,7 +112,7 @@ class _Pass:
         return index_members(self._keys, identity, entry, self._aging[identity.task_type])
 
     async def _enter(self, name: str, identities: Sequence[Identity]) -> None:
-        """What the hashes say must be in the indexes."""
+        """What the records say must be in the indexes."""
         self.read += len(identities)
         said = [
             (_Repair(identity, each.digest, member.enter()), member)
@@ -124,7 +124,7 @@ class _Pass:
         self.entered += await self._repair(name, missing)
 
     async def _leave(self, name: str, index: str, *, ranked: bool) -> None:
-        """What an index says and no hash does."""
+        """What an index says and no record does."""
         async for members in self._server.members(index, PAGE, ranked=ranked):
             identities = [Identity(name, member) for member in members]
             strays = [
@@ -142,7 +142,7 @@ class _Pass:
         return [repair for repair, need in zip(repairs, needs, strict=True) if not need]
 
     async def _remove_beside(self, name: str, keys: Sequence[_Found]) -> None:
-        """What lies beside a hash that is not there any more."""
+        """What lies beside a record that is not there any more."""
         identities = [Identity(name, found.suffix) for found in keys]
         orphans = [
             _Repair(identity, each.digest, ["DEL", found.key])
@@ -170,8 +170,3 @@ def _look(member: IndexMember) -> Command:
 
 def _is_there(member: IndexMember, answer: float | None) -> bool:
     return bool(answer) if member.score is None else answer is not None and int(answer) == member.score
-
-
-def _escaped(text: str) -> str:
-    """A text as a pattern: a prefix may contain what a pattern gives a meaning."""
-    return re.sub(r"([*?\[\]^\\])", r"\\\1", text)

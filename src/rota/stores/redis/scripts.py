@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.clock import Clock, Instant, Millis
-from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Settled, Touched, TouchOutcome
 from rota.core.rank import Head
-from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task
+from rota.core.task import Activity, Entry, Identity, NewTask, Renewal, Settlement, Task, TaskStatus
 from rota.core.task_type import decode_task_type
 from rota.keys import begins_with_user
 from rota.stores.base import (
@@ -27,7 +27,7 @@ from rota.stores.base import (
     decode_overrides,
 )
 from rota.stores.redis.client import Call, Server
-from rota.stores.redis.codec import decode_entry, decode_task, is_aside
+from rota.stores.redis.codec import decode_entry, decode_task, digest_of, is_aside
 from rota.stores.redis.index import Command
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.source import RARE
@@ -38,10 +38,15 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Loaded(NamedTuple):
-    """What is known of an identity, and the digest by which a change of it is seen."""
+    """What is known of an identity, and the record that says so."""
 
-    digest: str
+    record: bytes
     entry: Entry
+
+    @property
+    def digest(self) -> str:
+        """By which a change of it is seen."""
+        return digest_of(self.record)
 
 
 class Swept(NamedTuple):
@@ -144,25 +149,36 @@ class Scripts:
     # --- hot verbs: each answers None where the item is not for the script, and nothing was written for it ---
 
     async def schedule(self, now: Instant | None, task_type: str, news: Sequence[NewTask]) -> list[Scheduled | None]:
-        found = await self._hot("schedule", task_type, [_new(new) for new in news], now)
+        found = await self._hot("schedule", task_type, [_new(new) for new in news], len(news), now)
         return [_scheduled(new.identity, *each) for new, each in zip(news, found, strict=True)]
 
     async def touch(self, now: Instant | None, task_type: str, activities: Sequence[Activity]) -> list[Touched | None]:
-        found = await self._hot("touch", task_type, [_activity(each) for each in activities], now)
+        found = await self._hot("touch", task_type, [_activity(each) for each in activities], len(activities), now)
         return [_touched(*each) for each in found]
 
     async def settle(
         self, now: Instant | None, task_type: str, settlements: Sequence[Settlement]
     ) -> list[Reply | None]:
-        found = await self._hot("settle", task_type, [_settlement(each) for each in settlements], now)
+        items = [_settlement(each) for each in settlements]
+        found = await self._hot("settle", task_type, {"items": items}, len(items), now)
         return [_reply(Identity(task_type, item.key), *each) for item, each in zip(settlements, found, strict=True)]
 
-    async def _hot(self, name: str, task_type: str, items: Sequence[object], now: Instant | None) -> Any:
-        woke, *found = await self.server.run(name, self.keys.type(task_type), self._args(task_type, items, now))
+    async def settle_runs(
+        self, now: Instant | None, task_type: str, settlements: Sequence[Settlement]
+    ) -> list[Settled | None]:
+        items = [_settlement(each) for each in settlements]
+        found = await self._hot("settle", task_type, {"items": items, "brief": True}, len(items), now)
+        return [
+            None if answer == _RARE else Settled(_ANSWERS[answer], *map(_STATUSES.get, status))
+            for answer, *status in found
+        ]
+
+    async def _hot(self, name: str, task_type: str, given: object, number: int, now: Instant | None) -> Any:
+        woke, *found = await self.server.run(name, self.keys.type(task_type), self._args(task_type, given, now))
         if woke:
             self.on_due_soon()
         # Without its type nothing can be decided: the slow way says so.
-        return found[0] if found else [[_RARE]] * len(items)
+        return found[0] if found else [[_RARE]] * number
 
     async def claim(
         self, wants: Sequence[tuple[str, int]], request: ClaimRequest, now: Instant | None, *, is_share: bool = False
@@ -294,8 +310,8 @@ def _millis(time: tuple[int, int]) -> Instant:
 
 def _loaded(identities: Sequence[Identity], found: Sequence[Any]) -> list[Loaded]:
     return [
-        Loaded(digest.decode(), decode_entry(identity, flat, payload))
-        for identity, (digest, flat, payload) in zip(identities, found, strict=True)
+        Loaded(record, decode_entry(identity, record, payload))
+        for identity, (record, payload) in zip(identities, found, strict=True)
     ]
 
 
@@ -308,8 +324,8 @@ def _swept(
 ) -> Swept:
     back = [
         (int(float(at)), task)
-        for key, at, flat, payload in zip(*(iter(reaped),) * 4, strict=True)
-        if (task := decode_task(Identity(name, key.decode()), flat, payload)) is not None
+        for key, at, record, payload in zip(*(iter(reaped),) * 4, strict=True)
+        if (task := decode_task(Identity(name, key.decode()), record, payload)) is not None
     ]
     leases = [(key.decode(), int(float(at))) for key, at in zip(rare[::2], rare[1::2], strict=True)]
     next_due_at = due if isinstance(due, int) else None
@@ -356,10 +372,12 @@ _NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
 )
 
 
-def _scheduled(identity: Identity, outcome: bytes, flat: Any = (), payload: bytes | None = None) -> Scheduled | None:
+def _scheduled(
+    identity: Identity, outcome: bytes, record: bytes = b"", payload: bytes | None = None
+) -> Scheduled | None:
     if outcome == _RARE:
         return None
-    return Scheduled(_SCHEDULED[outcome], decode_task(identity, flat, payload))
+    return Scheduled(_SCHEDULED[outcome], decode_task(identity, record, payload))
 
 
 def _activity(activity: Activity) -> dict[str, object]:
@@ -400,10 +418,10 @@ def _renewal(renewal: Renewal) -> dict[str, object]:
     return item
 
 
-def _reply(identity: Identity, answer: bytes, flat: Any = (), payload: bytes | None = None) -> Reply | None:
+def _reply(identity: Identity, answer: bytes, record: bytes = b"", payload: bytes | None = None) -> Reply | None:
     if answer == _RARE:
         return None
-    return Reply(_ANSWERS[answer], decode_task(identity, flat, payload))
+    return Reply(_ANSWERS[answer], decode_task(identity, record, payload))
 
 
 def _request(name: str, limit: int, request: ClaimRequest, step: str | None) -> dict[str, object]:
@@ -427,8 +445,8 @@ def _claimed(name: str, now: int, due: Any, taken: Sequence[Any] | None = None) 
         return None
     tasks = [
         task
-        for key, flat, payload in zip(*(iter(taken),) * 3, strict=True)
-        if (task := decode_task(Identity(name, key.decode()), flat, payload)) is not None
+        for key, record, payload in zip(*(iter(taken),) * 3, strict=True)
+        if (task := decode_task(Identity(name, key.decode()), record, payload)) is not None
     ]
     return Claimed(tasks, due if isinstance(due, int) else None, now)
 
@@ -437,3 +455,4 @@ _RARE = RARE.encode()
 _SCHEDULED = {outcome.value.encode(): outcome for outcome in ScheduleOutcome}
 _TOUCHED = {outcome.value.encode(): outcome for outcome in TouchOutcome}
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
+_STATUSES = {status.value.encode(): status for status in TaskStatus}

@@ -21,10 +21,11 @@ from rota.core.lifecycle import TABLE, Special
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
 from rota.core.task import LIVE, Task, TaskStatus, Transition, Want
 from rota.stores import verbs
+from rota.stores.redis import codec
 from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
 from rota.stores.work import SOON_MS, TOTALS
 
-__all__ = ["HANDED_IN", "RARE", "Script", "script"]
+__all__ = ["HANDED_IN", "RARE", "Script", "assembled", "script"]
 
 RARE: Final = "rare"
 """What a script answers where it has written nothing: a unit of work decides."""
@@ -67,6 +68,17 @@ HANDED_IN: Final[Mapping[str, object]] = {
     "NEED_TTL_MS": NEED_TTL_MS,
     "SEEN": SEEN,
     "RARE": RARE,
+    "ROW": codec.ROW,
+    "ROW_HEAD": codec.ROW_HEAD,
+    "WAITING": codec.WAITING,
+    "CLAIMED": codec.CLAIMED,
+    "WAITING_HEAD": codec.WAITING_HEAD,
+    "CLAIMED_HEAD": codec.CLAIMED_HEAD,
+    "IN_HEAD": frozenset(codec.CLAIMED_FIELDS),
+    "NONE": codec.NONE,
+    "STATUS_CODE": codec.STATUS_CODE,
+    "RUN_STATUS_CODE": codec.RUN_STATUS_CODE,
+    "OUTCOME_CODE": codec.OUTCOME_CODE,
 }
 """What scripts are told, by its name there: STATUS.pending is 'pending', TABLE.claim.pending is 'running', LIVE.pending
 is true."""
@@ -84,7 +96,11 @@ class Script(NamedTuple):
 @cache
 def script(name: str) -> Script:
     """The script of a verb."""
-    source = _source(name)
+    return assembled(_source(name))
+
+
+def assembled(source: str) -> Script:
+    """A script with all that stands before it."""
     own = "\n".join([_source("common"), *(_source(included) for included in _INCLUDE.findall(source)), source])
     named = set(re.findall(r"\b[A-Z_]+\b", own))
     told = [f"local {known} = {_lua(value)}" for known, value in HANDED_IN.items() if known in named]

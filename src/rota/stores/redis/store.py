@@ -61,6 +61,7 @@ from rota.stores.redis.queries import Queries
 from rota.stores.redis.reconcile import Reconciled, reconcile
 from rota.stores.redis.scripts import Scripts
 from rota.stores.redis.transaction import RedisTransaction
+from rota.stores.redis.upgrade import SCHEMA, layout_of, upgrade
 from rota.stores.work import Work, unit_of_work
 
 __all__ = ["SCHEMA", "RedisStore"]
@@ -72,9 +73,6 @@ Result = TypeVar("Result")
 _TYPE_OF = attrgetter("task_type")
 _NOTE = "note:"
 """What the fields of notes begin with."""
-SCHEMA = 1
-"""The major version of the layout: a store that was written by a newer one is not opened."""
-
 CONFLICT_TRIES = 60
 """How often a step that lost a race with another instance is run again before the caller is told."""
 THREADS = 6
@@ -102,6 +100,7 @@ class RedisStore(GroupedStore):
             verbs.schedule: self._scripts.schedule,
             verbs.touch: self._scripts.touch,
             verbs.settle: self._scripts.settle,
+            verbs.settle_runs: self._scripts.settle_runs,
         }
         super().__init__(in_flight=3, call_timeout=call_timeout)
 
@@ -124,22 +123,29 @@ class RedisStore(GroupedStore):
             raise
 
     async def _check_schema(self) -> None:
-        is_new = await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
-        if is_new and not await self._server.command("EXISTS", self._keys.types):
-            await self._server.command("HSET", self._keys.meta, "indexes", INDEXES)
-        found: bytes | None = await self._server.command("HGET", self._keys.meta, "schema")
-        if found is None or not found.isdigit():
+        layout = await layout_of(self._scripts)
+        if layout is None:
+            await self._server.command("HSETNX", self._keys.meta, "schema", SCHEMA)
+            if not await self._server.command("EXISTS", self._keys.types):
+                await self._server.command("HSET", self._keys.meta, "indexes", INDEXES)
+        elif layout.schema > SCHEMA:
             raise SchemaMismatch(
-                f"The store {self._server.name} has a mark that is no number: 'schema' in {self._keys.meta} is"
-                f" {_or_nothing(found)!r}. If something else than Rota uses these keys, choose another"
-                f" prefix: ?prefix=... If the mark was changed by hand, set it back: HSET {self._keys.meta} schema"
-                f" {SCHEMA}."
-            )
-        if int(found) > SCHEMA:
-            raise SchemaMismatch(
-                f"The store {self._server.name} was written by a newer Rota (layout {int(found)}, this one knows"
+                f"The store {self._server.name} was written by a newer Rota (layout {layout.schema}, this one knows"
                 f" {SCHEMA}). Upgrade this instance, or use another prefix: ?prefix=..."
             )
+        elif layout.schema < SCHEMA or layout.is_unfinished:
+            was = "An upgrade was begun and not finished" if layout.is_unfinished else "It was written by an older Rota"
+            raise SchemaMismatch(
+                f"The store {self._server.name} must be upgraded first. {was}. Stop all instances that use it and run:"
+                f" rota db upgrade --store {self._server.name}"
+            )
+
+    async def upgrade(self, *, force: bool = False) -> int:
+        self._server.open()
+        try:
+            return await upgrade(self._scripts, force=force)
+        finally:
+            await self._server.close()
 
     async def close(self) -> None:
         if self._threads is None:
@@ -431,7 +437,7 @@ class RedisStore(GroupedStore):
         return await self._server.command("SET", key, self._scripts.origin, "NX", "PX", for_ms) is not None
 
     async def reconcile(self, pause: float = 0.0) -> Reconciled:
-        """Compare every index with the hashes and repair it, with a pause of so many seconds after each page."""
+        """Compare every index with the records and repair it, with a pause of so many seconds after each page."""
         return await reconcile(self._scripts, self._queries, pause)
 
     def when_harmed(self, call: Callable[[], None]) -> None:
@@ -519,10 +525,6 @@ class RedisStore(GroupedStore):
     async def instances(self) -> list[Instance]:
         found = await self._scripts.instances()
         return [found[name] for name in sorted(found)]
-
-
-def _or_nothing(mark: bytes | None) -> str:
-    return "" if mark is None else mark.decode(errors="replace")[:40]
 
 
 def _look_away(future: asyncio.Future[Any]) -> None:

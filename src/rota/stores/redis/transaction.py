@@ -1,6 +1,6 @@
 """One atomic step on Redis: read freely, remember what was read, write everything in one script if it still holds.
 
-Nothing is locked. What a step has read is guarded: the identities by a digest of their hashes, sets by their size,
+Nothing is locked. What a step has read is guarded: the identities by a digest of their records, sets by their size,
 counters by their value. `commit` applies the whole step, or nothing if a guard does not hold; the store then runs the
 step again. Within the step its own writes are seen, although none has been sent.
 
@@ -49,6 +49,7 @@ class RedisTransaction:
         self._type = task_type
         self._types: Mapping[str, TypeRecord] | None = None
         self._raw_types: dict[str, tuple[str, str]] = {}
+        self._records: dict[Identity, bytes] = {}
         self._base: dict[Identity, Entry] = {}
         self._entries: dict[Identity, Entry] = {}
         self._guards: dict[tuple[str | int, ...], Guard] = {}
@@ -80,23 +81,32 @@ class RedisTransaction:
     def commit(self) -> bool:
         """Write everything; False if something that was read has changed meanwhile, and nothing was written."""
         commands = [*self._entry_commands(), *self._commands, *self._count_commands(), *self._need_commands()]
-        if not (commands or self._runs or self._completions or self._wakes):
+        records = list(self._changed_records())
+        if not (records or commands or self._runs or self._completions or self._wakes):
             return True
         step = {
             "guards": list(self._guards.values()),
+            "records": records,
             "commands": commands,
-            "runs": [[run.key, encode_run(run), self._recurs(run)] for run in self._runs],
+            "runs": [[self._recurs(run), *encode_run(run)] for run in self._runs],
             "completions": self._completions,
             "serials": sorted({task.serial for task in self._left_parked() if task.serial is not None}),
             "wake": self._wakes,
         }
         return self._scripts.commit(self._type, step)
 
+    def _changed_records(self) -> Iterable[tuple[str, dict[str, object], dict[str, object]]]:
+        for identity, after in self._entries.items():
+            if self._base[identity] is not after:
+                fixed, changing = encode_entry(after, self._records[identity])
+                if changing:
+                    yield identity.key, fixed, changing
+
     def _entry_commands(self) -> Iterable[Command]:
         for identity, after in self._entries.items():
             before = self._base[identity]
             if before is not after:
-                yield from self._hash_commands(identity, before, after)
+                yield from self._record_commands(identity, before, after)
                 aging_ms = self.types()[identity.task_type].task_type.aging_ms
                 old, new = (index_members(self._keys, identity, entry, aging_ms) for entry in (before, after))
                 yield from (move for move in moves(old, new) if not self._must_stay(identity, move))
@@ -107,21 +117,9 @@ class RedisTransaction:
             return False
         return bool(self.types()[identity.task_type].task_type.after) and bool(self.completed_for(identity))
 
-    def _hash_commands(self, identity: Identity, before: Entry, after: Entry) -> Iterable[Command]:
-        key = self._keys.task(identity)
-        old, new = encode_entry(before), encode_entry(after)
-        changed = [text for name, value in new.items() if old.get(name) != value for text in (name, value)]
-        gone = [name for name in old if name not in new]
-        if before.task is not None and "updated_at" not in (new.keys() | old.keys()):
-            # What was changed in the millisecond in which it was made may have the field all the same, from a script.
-            gone.append("updated_at")
-        if not new:
-            yield ["DEL", key]
-        else:
-            if changed:
-                yield ["HSET", key, *changed]
-            if gone:
-                yield ["HDEL", key, *gone]
+    def _record_commands(self, identity: Identity, before: Entry, after: Entry) -> Iterable[Command]:
+        if not encode_entry(after)[1]:
+            yield ["DEL", self._keys.task(identity)]
         yield from self._payload_commands(identity, before.task, after.task)
         if before.task is not None and after.task is None:
             yield ["DEL", self._keys.of("history", *identity)]
@@ -163,7 +161,8 @@ class RedisTransaction:
         for identity in identities:
             self._belongs_to(identity.task_type)
         for identity, found in zip(identities, self._scripts.load_blocking(self._type, identities), strict=True):
-            self._guard("hash", self._keys.task(identity), found.digest)
+            self._guard("record", self._keys.task(identity), found.digest)
+            self._records[identity] = found.record
             self._base[identity] = self._entries[identity] = found.entry
 
     def write(self, changes: Sequence[Written]) -> None:

@@ -1,3 +1,4 @@
+--- include record
 --- include token
 -- pending -> running: due, in rank order, within rate and serial limits; a due task whose serial is busy is parked.
 --
@@ -7,7 +8,7 @@
 --                    be on a node of its own, the caller shares it out between two steps of each type:
 --                    'look': write nothing, answer with the first due ones;
 --                    'share': start the first due ones; what cannot start leaves its place to whoever is next in rank
--- returns  { now, when to ask again or '', flat list of key, packed fields, payload beside the hash or false };
+-- returns  { now, when to ask again or '', flat list of key, record, payload beside it or false };
 --          to 'look' { now, when the next one is due if fewer than the limit are, flat list of rank, due time, priority };
 --          to 'share' the time is '' unless the rate allows no more until then;
 --          or { now, RARE } if something is due that this script does not know: then nothing was written
@@ -19,7 +20,7 @@ for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do
   lanes[#lanes + 1] = { key = named('queue', priority), priority = tonumber(priority) }
 end
 
--- The first due ones of all lanes, in rank order. The hash is the truth: what an index says wrongly is put right.
+-- The first due ones of all lanes, in rank order. The record is the truth: what an index says wrongly is put right.
 local function candidates(wanted)
   local found = {}
   for _, lane in ipairs(lanes) do
@@ -59,7 +60,7 @@ if input.step == 'look' then
   return { now, #found < input.limit and next_due() or '', seen }
 end
 
-local function is_due(task) return task.status == STATUS.pending and not task.parked and num(task.scheduled_at) <= now end
+local function is_due(task) return task.status == STATUS.pending and not task.parked and task.scheduled_at <= now end
 
 -- The type's own buckets, with what is in them now. Spelled out for each: most types have none, and pay for none.
 local rate, starts = settings.rate_limit, settings.start_limit
@@ -97,10 +98,10 @@ local function is_busy(task)
   return holders[serial] >= num(task.permits or 1)
 end
 
-local function park(key, task)
+local function park(key, task, fixed)
   leave(key, task)
-  put(task, 'parked', '1')
-  save(key)
+  task.parked = true
+  write(key, task, fixed)
   enter(key, task)
 end
 
@@ -119,27 +120,18 @@ end
 
 local taken = {}
 
-local function take(key, old, token)
-  leave(key, old)
-  local hash, task = named('task', key), old
-  if old.dirty or old.parked or old.progress or old.renewed or old.extended then
-    call('HDEL', hash, 'dirty', 'parked', 'progress', 'renewed', 'extended')
-    task.dirty, task.parked, task.progress, task.renewed, task.extended = nil, nil, nil, nil, nil
-  end
-  task.status = TABLE.claim[old.status]
-  task.token, task.lease_until, task.instance, task.claim_id = token, lease_until, input.instance, input.claim_id
+local function take(key, task, fixed)
+  leave(key, task)
+  task.status = TABLE.claim[task.status]
+  task.dirty, task.parked, task.progress, task.renewed, task.extended = nil, nil, nil, nil, nil
+  task.token, task.lease_until, task.instance, task.claim_id = next_token(task), lease_until, input.instance, input.claim_id
   task.claimed_at, task.updated_at, task.last_claimed_at = now, now, now
-  task.claimed_version, task.fire_at, task.attempt = old.version or 1, old.scheduled_at, num(old.attempt) + 1
-  -- Named one by one: finding the difference of two tables would cost more than the claim.
-  call('HSET', hash, 'status', task.status, 'token', token, 'lease_until', lease_until, 'instance', task.instance,
-    'claim_id', task.claim_id, 'claimed_at', now, 'updated_at', now, 'last_claimed_at', now,
-    'claimed_version', task.claimed_version, 'fire_at', task.fire_at, 'attempt', task.attempt)
+  task.claimed_version, task.fire_at, task.attempt = task.version or 1, task.scheduled_at, (task.attempt or 0) + 1
   enter(key, task)
   if task.serial then holders[task.serial] = holders[task.serial] + 1 end
   if settings.after[1] then clear_need(key) end
-  taken[#taken + 1] = key
-  taken[#taken + 1] = packed(task)
-  taken[#taken + 1] = payload_of(key, task)
+  local size = #taken
+  taken[size + 1], taken[size + 2], taken[size + 3] = key, write(key, task, fixed), payload_of(key, task)
 end
 
 local function answer(ask_at)
@@ -156,11 +148,11 @@ local function answer(ask_at)
 end
 
 -- Read before anything is written: a script that meets what it does not know leaves everything alone.
-local function read(found, wanted)
+local function read_all(found, wanted)
   for at = 1, math.min(wanted, #found) do
-    local task = as_table(call('HGETALL', named('task', found[at].key)))
+    local task, fixed = read(found[at].key)
     if task.trigger or task.expires_at then return false end
-    found[at].task = task
+    found[at].task, found[at].fixed = task, fixed
   end
   return true
 end
@@ -168,7 +160,7 @@ end
 for round = 1, CLAIM_ROUNDS do
   local wanted = input.limit - #taken / 3
   local found = candidates(wanted)
-  if not read(found, wanted) then
+  if not read_all(found, wanted) then
     if #taken == 0 and round == 1 then return { now, RARE } end
     -- The next claim will find them first of all, and leave them to the slow way.
     return answer(now)
@@ -177,14 +169,14 @@ for round = 1, CLAIM_ROUNDS do
   if number > 0 and not last_token then read_last_token(input.claim_id) end
   is_asked = is_asked or number > 0
   for at = 1, number do
-    local key, task = found[at].key, found[at].task
+    local key, task, fixed = found[at].key, found[at].task, found[at].fixed
     if not is_due(task) then
       out_of(found[at].lane, key)
       if task.status then enter(key, task) end
     elseif is_busy(task) then
-      park(key, task)
-    elseif grant(num(task.cost or 1)) then
-      take(key, task, next_token(task))
+      park(key, task, fixed)
+    elseif grant(task.cost or 1) then
+      take(key, task, fixed)
     else
       break
     end

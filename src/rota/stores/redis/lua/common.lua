@@ -1,24 +1,30 @@
 -- What every script begins with: names of keys, the clock, the type's settings, and how a task is read and written.
 --
--- KEYS[1]  task_type:{type}, which leads to the right node: every other key has the same hash tag
+-- KEYS[1]  type:{type}, which leads to the right node: every other key has the same hash tag
 -- ARGV[1]  the prefix of all keys
 -- ARGV[2]  the type
 -- ARGV[3]  now in milliseconds, or '' for the server's clock
 -- ARGV[4]  the script's own arguments, packed
 -- ARGV[5]  who asks: whoever hears a wake-up of its own need not heed it
 --
--- A task is a table of texts, as its hash is; numbers are put in as numbers. A field that is not known here stays in the
--- table and in the hash. Whatever is written in capitals and not defined here is handed in (source.py): TABLE, which is
--- the lifecycle's, STATUS, TRANSITION, ...
+-- Whatever is written in capitals and not defined here is handed in (source.py): TABLE, which is the lifecycle's, STATUS,
+-- TRANSITION, ...
 
 local call = redis.call
 local prefix, task_type = ARGV[1], ARGV[2]
 local tag = ':{' .. task_type .. '}'
-local type_hash = prefix .. 'task_type' .. tag
+local type_hash = prefix .. 'type' .. tag
+local task_key = prefix .. 'task' .. tag .. ':'
+local names = {}
 
 local function named(kind, suffix)
-  if suffix == nil then return prefix .. kind .. tag end
-  return prefix .. kind .. tag .. ':' .. suffix
+  if suffix ~= nil then return prefix .. kind .. tag .. ':' .. suffix end
+  local name = names[kind]
+  if name == nil then
+    name = prefix .. kind .. tag
+    names[kind] = name
+  end
+  return name
 end
 
 local time = call('TIME')
@@ -29,18 +35,16 @@ local RUNS_KEPT = 100000
 local HISTORY_KEPT = 30
 local COMPLETIONS_KEPT = 1000000
 
--- --- reading and writing a hash ---
+-- A payload over 64 bytes is kept beside the record, where an empty one marks its place.
+local function payload_of(key, task)
+  if task.payload == '' then return call('GET', named('payload', key)) end
+  return false
+end
 
 local function as_table(flat)
   local found = {}
   for at = 1, #flat, 2 do found[flat[at]] = flat[at + 1] end
   return found
-end
-
--- A whole task in one string of the reply; no task is no string, because an empty table would be packed as a list.
-local function packed(fields)
-  if next(fields) == nil then return '' end
-  return cmsgpack.pack(fields)
 end
 
 local function num(value) return tonumber(value) or 0 end
@@ -52,41 +56,6 @@ local function is_before(one, other)
     if this ~= that then return this < that end
   end
   return #one < #other
-end
-
--- The changes of one hash are gathered field by field, so that what is written and what the table says stay in step.
-local changes = {}
-
--- Give a field a value; nil removes it. A value that the field has already is not written.
-local function put(task, name, value)
-  if type(value) == 'number' then value = string.format('%.0f', value) end
-  if task[name] ~= value then
-    task[name] = value
-    changes[name] = value or false
-  end
-end
-
--- Write what was put since the last time.
-local function save(key)
-  local hash, set, gone, size, less = named('task', key), {}, {}, 0, 0
-  for name, value in pairs(changes) do
-    if value then
-      set[size + 1], set[size + 2] = name, value
-      size = size + 2
-    else
-      less = less + 1
-      gone[less] = name
-    end
-  end
-  if size > 0 then call('HSET', hash, unpack(set)) end
-  if less > 0 then call('HDEL', hash, unpack(gone)) end
-  changes = {}
-end
-
--- A payload over 64 bytes is kept beside the hash, where an empty one marks its place.
-local function payload_of(key, task)
-  if task.payload == '' then return call('GET', named('payload', key)) end
-  return false
 end
 
 -- --- the type ---
@@ -165,7 +134,7 @@ end
 -- --- the places of a task: one by its status, and those that go with it ---
 
 local function lane_of(task)
-  if task.priority == nil or tonumber(task.priority) == NORMAL_LANE then return named('queue') end
+  if task.priority == nil or task.priority == NORMAL_LANE then return named('queue') end
   return named('queue', task.priority)
 end
 
@@ -179,7 +148,7 @@ local function enter(key, task)
       call('SADD', named('serials'), task.serial)
     else
       into(lane_of(task), task.scheduled_at, key)
-      if task.priority and tonumber(task.priority) ~= NORMAL_LANE then call('SADD', named('lanes'), task.priority) end
+      if task.priority and task.priority ~= NORMAL_LANE then call('SADD', named('lanes'), task.priority) end
     end
   elseif status == STATUS.running then
     into(named('running'), task.lease_until, key)
@@ -222,19 +191,17 @@ end
 local millis = time[1] .. string.format('%03d', math.floor(tonumber(time[2]) / 1000)) .. '-'
 local row = (tonumber(time[2]) % 1000) * 10000
 
-local function append(stream, kept, fields)
+local function append(stream, kept, ...)
   row = row + 1
-  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, millis .. row, unpack(fields))
-  if type(done) == 'table' and done.err then
-    return call('XADD', stream, 'MAXLEN', '~', kept, '*', unpack(fields))
-  end
+  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, millis .. row, ...)
+  if type(done) == 'table' and done.err then return call('XADD', stream, 'MAXLEN', '~', kept, '*', ...) end
   return done
 end
 
 -- A task that recurs keeps its last rows also when the log of a busy type has gone on without it.
-local function log_run(key, fields, recurring)
-  local id = append(named('runs'), RUNS_KEPT, fields)
-  if recurring then call('XADD', named('history', key), 'MAXLEN', HISTORY_KEPT, id, unpack(fields)) end
+local function log_run(key, packed_row, recurring)
+  local id = append(named('runs'), RUNS_KEPT, ROW, packed_row)
+  if recurring then call('XADD', named('history', key), 'MAXLEN', HISTORY_KEPT, id, ROW, packed_row) end
 end
 
 -- Whether a field of `need` says what was dealt with, and not what has completed since.
@@ -272,7 +239,7 @@ end
 local earliest
 
 local function note_due(task)
-  local due_at = num(task.scheduled_at)
+  local due_at = task.scheduled_at
   if task.status == STATUS.pending and not task.parked and (earliest == nil or due_at < earliest) then earliest = due_at end
 end
 

@@ -1,3 +1,4 @@
+--- include record
 -- Which of some tasks match a question: a bounded walk along an index that has the order of keys, or a list of keys.
 --
 -- input    keys      list of keys to look at; or, without it,
@@ -11,8 +12,9 @@
 local function has(text, part) return text and string.find(text, part, 1, true) ~= nil end
 
 local function matches(key)
-  local found = call('HMGET', named('task', key), 'status', 'user_id', 'owner', 'trigger')
-  local status, user_id, owner, trigger = found[1], found[2], found[3], found[4]
+  local task, fixed = read(key)
+  local status, owner, trigger, user_id = task.status, task.owner, task.trigger, nil
+  if input.user_id or input.search then user_id = unfixed(fixed).user_id end
   if not status then return false end
   if input.status and status ~= input.status then return false end
   if input.without and status == input.without then return false end

@@ -1,3 +1,4 @@
+--- include record
 -- Remove the pasts of identities that have no task and are past their time.
 --
 -- input    list of keys
@@ -13,11 +14,10 @@ end
 
 local forgotten = 0
 for _, key in ipairs(input) do
-  local hash = named('task', key)
-  local found = call('HMGET', hash, 'status', 'forget_at')
-  if not found[1] then
-    if num(found[2]) <= now then
-      forgotten = forgotten + call('DEL', hash)
+  local task = read(key)
+  if not task.status then
+    if num(task.forget_at) <= now then
+      forgotten = forgotten + call('DEL', task_key .. key)
       call('ZREM', named('past'), key)
       if not waits(key) then call('ZREM', named('keys'), key) end
     end

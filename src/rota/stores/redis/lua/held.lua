@@ -1,3 +1,4 @@
+--- include record
 -- The running tasks of a type that one claim took.
 --
 -- input    { instance, claim_id }
@@ -5,7 +6,7 @@
 
 local held = {}
 for _, key in ipairs(call('ZRANGE', named('running'), 0, -1)) do
-  local found = call('HMGET', named('task', key), 'status', 'instance', 'claim_id')
-  if found[1] == STATUS.running and found[2] == input[1] and found[3] == input[2] then held[#held + 1] = key end
+  local task = read(key)
+  if task.status == STATUS.running and task.instance == input[1] and task.claim_id == input[2] then held[#held + 1] = key end
 end
 return held

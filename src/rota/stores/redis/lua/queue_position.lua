@@ -1,15 +1,15 @@
+--- include record
 -- What decides when one task runs, seen at one moment. Nothing is written.
 --
 -- input    key, most   how far those before it are counted
--- returns  { now, fields as a flat list, payload beside the hash or false, how many due tasks rank before it,
+-- returns  { now, record or '', payload beside it or false, how many due tasks rank before it,
 --            how many of the type run, how many run under its serial, what the type's bucket holds or '',
 --            the same of the bucket of its starts, what has arrived of its `after` },
 --          or nothing if there is no such type
 
 if not read_type() then return false end
 local key = input.key
-local flat = call('HGETALL', named('task', key))
-local task = as_table(flat)
+local task = read(key)
 local aging = settings.aging_ms
 
 local function text(number) return string.format('%.0f', number) end
@@ -36,7 +36,7 @@ local function parked_before()
   local rank = text(at - num(task.priority or NORMAL_LANE) * aging)
   local found = call('ZCOUNT', parked, '-inf', '(' .. rank)
   for _, other in ipairs(call('ZRANGEBYSCORE', parked, rank, rank, 'LIMIT', 0, input.most)) do
-    local due = num(call('HGET', named('task', other), 'scheduled_at'))
+    local due = num(read(other).scheduled_at)
     if due < at or (due == at and is_before(other, key)) then found = found + 1 end
   end
   return found
@@ -60,6 +60,6 @@ for _, name in ipairs(call('HKEYS', named('need', key))) do
 end
 local held = task.serial and call('SCARD', named('holders', task.serial)) or 0
 return {
-  now, flat, payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), STATUS.running)),
+  now, call('GET', task_key .. key) or '', payload_of(key, task), math.min(ahead, input.most), num(call('HGET', named('counts'), STATUS.running)),
   held, tokens_in('own', settings.rate_limit), tokens_in('starts', settings.start_limit), arrived,
 }

@@ -1,3 +1,4 @@
+--- include record
 -- Set the kept counters of a type to what its indexes hold; the running totals are left alone.
 --
 -- input    nothing
@@ -22,7 +23,7 @@ end
 if there.completed + there.cancelled ~= call('ZCARD', named('done')) then
   there.completed, there.cancelled = 0, 0
   for _, key in ipairs(call('ZRANGE', named('done'), 0, -1)) do
-    local status = call('HGET', named('task', key), 'status')
+    local status = read(key).status
     if there[status] then there[status] = there[status] + 1 end
   end
 end

@@ -1,11 +1,5 @@
 -- Leaving `running`, for tasks that do not recur: the questions of core/lifecycle.py, in their order.
 
--- A field that has its default is not written.
-local function some(number)
-  if number == 0 then return nil end
-  return number
-end
-
 local function back_off(errors, chance)
   local retry = settings.retry
   local growth = retry.factor ^ math.min(errors - 1, 64)
@@ -13,135 +7,112 @@ local function back_off(errors, chance)
 end
 
 -- Whoever is interrupted keeps its place in the line: it is as due as it was.
-local function its_place(task) return math.min(num(task.scheduled_at), now) end
+local function its_place(task) return math.min(task.scheduled_at, now) end
 
 -- When the same work is tried again, or nil if it is not.
 local function retry_at(task, settled)
   local transition = settled.transition
   if transition == TRANSITION.release then return its_place(task) end
   if transition == TRANSITION.snooze then return now + (settled.after_ms or 0) end
-  if transition == TRANSITION.reap and num(task.crashes) < MAX_CRASHES then return its_place(task) end
-  if transition == TRANSITION.retry and num(task.errors) <= settings.max_retries then
-    return now + (settled.after_ms or back_off(num(task.errors), settled.chance))
+  if transition == TRANSITION.reap and task.crashes < MAX_CRASHES then return its_place(task) end
+  if transition == TRANSITION.retry and task.errors <= settings.max_retries then
+    return now + (settled.after_ms or back_off(task.errors, settled.chance))
   end
   return nil
 end
 
-local LEASE = { 'token', 'lease_until', 'instance', 'claim_id', 'renewed', 'extended' }
-local WISHES = { 'want', 'dirty' }
-local WAITING = { 'want', 'dirty', 'parked', 'manual', 'next_fire' }
-local COUNTS = { 'manual', 'next_fire', 'fire_at', 'coalesced', 'errors', 'crashes', 'snoozes', 'attempt' }
-
-local function put_nothing(task, names)
-  for at = 1, #names do
-    if task[names[at]] ~= nil then put(task, names[at], nil) end
-  end
+-- The run counted where it counts, and why it ended.
+local function count_run(task, settled)
+  local transition = settled.transition
+  if ERRED[transition] then task.errors = (task.errors or 0) + 1 end
+  if transition == TRANSITION.reap then task.crashes = (task.crashes or 0) + 1 end
+  task.snoozes = transition == TRANSITION.snooze and (task.snoozes or 0) + 1 or nil
+  task.reason, task.error, task.result = settled.reason or REASON_OF[transition], settled.error, settled.result
 end
 
--- The run counted where it counts, and the lease given up.
 local function give_up(task, settled)
   local transition = settled.transition
-  put(task, 'last_token', task.token)
-  put(task, 'last_outcome', transition)
-  put_nothing(task, LEASE)
-  if ERRED[transition] then put(task, 'errors', num(task.errors) + 1) end
-  if transition == TRANSITION.reap then put(task, 'crashes', num(task.crashes) + 1) end
-  put(task, 'snoozes', transition == TRANSITION.snooze and num(task.snoozes) + 1 or nil)
-  if PUT_OFF[transition] then put(task, 'attempt', some(num(task.attempt) - 1)) end
-  put(task, 'reason', settled.reason or REASON_OF[transition])
-  put(task, 'error', settled.error)
-  put(task, 'result', settled.result)
-  put(task, 'updated_at', now)
+  task.last_token, task.last_outcome, task.updated_at = task.token, transition, now
+  task.token, task.lease_until, task.instance, task.claim_id, task.renewed, task.extended = nil, nil, nil, nil, nil, nil
+  if PUT_OFF[transition] then task.attempt = task.attempt - 1 end
 end
 
 -- Success and failure both start the cooldown; a task that ended failed counts against the breaker.
 local function remember(task, settled)
   local transition = settled.transition
   if PUT_OFF[transition] then return end
-  local forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), num(task.forget_at))
-  put(task, 'last_exec_at', now)
+  local forget_at = math.max(now + math.max(DAY, 2 * settings.interval_ms), task.forget_at or 0)
+  task.last_exec_at = now
   if transition == TRANSITION.complete then
-    put(task, 'fail_count', nil)
-    put(task, 'fail_until', nil)
+    task.fail_count, task.fail_until = nil, nil
   elseif transition ~= TRANSITION.discard then
     local blocked_ms = math.max(settings.max_retries * settings.interval_ms * 2, DAY)
     forget_at = math.max(forget_at, now + 2 * blocked_ms)
-    put(task, 'fail_count', num(task.fail_count) + 1)
-    put(task, 'fail_until', now + blocked_ms)
+    task.fail_count, task.fail_until = (task.fail_count or 0) + 1, now + blocked_ms
   end
-  put(task, 'forget_at', forget_at)
+  task.forget_at = forget_at
 end
 
 local function breaker_is_open(task)
-  local is_over = num(task.fail_count) >= math.max(settings.max_retries, 1)
-  return is_over and task.fail_until ~= nil and now < num(task.fail_until)
+  local is_over = (task.fail_count or 0) >= math.max(settings.max_retries, 1)
+  return is_over and task.fail_until ~= nil and now < task.fail_until
 end
 
 local function finish(task, status)
-  put(task, 'status', status)
-  put_nothing(task, WAITING)
-  put(task, 'finished_at', now)
-  put(task, 'purge_at', now + (status == STATUS.failed and settings.dead_ttl_ms or settings.task_ttl_ms))
+  task.status = status
+  task.want, task.dirty, task.parked, task.manual, task.next_fire = nil, nil, nil, nil, nil
+  task.finished_at = now
+  task.purge_at = now + (status == STATUS.failed and settings.dead_ttl_ms or settings.task_ttl_ms)
 end
 
 -- Waiting again, or paused if that was wanted during the run.
 local function hold(task, scheduled_at)
-  put(task, 'status', task.want == WANT.pause and STATUS.paused or STATUS.pending)
-  put_nothing(task, WISHES)
-  put(task, 'scheduled_at', scheduled_at)
+  task.status = task.want == WANT.pause and STATUS.paused or STATUS.pending
+  task.want, task.dirty = nil, nil
+  task.scheduled_at = scheduled_at
 end
 
 local function follow_up(task)
   hold(task, now + settings.interval_ms)
-  put_nothing(task, COUNTS)
-  put(task, 'first_activity_at', task.last_activity_at)
+  task.manual, task.next_fire, task.fire_at = nil, nil, nil
+  task.coalesced, task.errors, task.crashes, task.snoozes, task.attempt = nil, nil, nil, nil, nil
+  task.first_activity_at = task.last_activity_at
 end
-
-local function add(fields, name, value)
-  local size = #fields
-  fields[size + 1], fields[size + 2] = name, value
-end
-
-local RAN = { 'user_id', 'attempt', 'token', 'instance', 'fire_at', 'trigger_mode' }
-local RAN_BY_HAND = { 'user_id', 'attempt', 'token', 'instance' }
-local ENDED = { 'result', 'error' }
 
 -- The run's row, from the task as it ran; how it ended comes with `settled`.
-local function row_of(key, task, settled)
-  local fields = { 'key', key, 'status', RUN_STATUS_OF[settled.transition], 'started_at', task.claimed_at or now }
-  if task.manual then add(fields, 'trigger_mode', 'manual') end
-  for _, name in ipairs(task.manual and RAN_BY_HAND or RAN) do
-    if task[name] then add(fields, name, task[name]) end
-  end
-  if some(settled.duration_ms) then add(fields, 'duration_ms', settled.duration_ms) end
-  for _, name in ipairs(ENDED) do
-    if settled[name] then add(fields, name, settled[name]) end
-  end
-  return fields
+local function row_of(key, task, fixed, settled)
+  local by_hand = task.manual
+  return packed_row(
+    RUN_STATUS_OF[settled.transition], task.claimed_at or now, not by_hand and task.fire_at or NONE, task.token,
+    task.attempt or 0, settled.duration_ms or 0, task.instance or '', key, fixed,
+    { trigger_mode = by_hand and 'manual' or nil, reason = task.reason, result = settled.result, error = settled.error })
 end
 
-local function append_completion(key, task)
-  local fields = { 'task_type', task_type, 'key', key }
+local function append_completion(key, fixed)
+  local fields, known = { 'task_type', task_type, 'key', key }, unfixed(fixed)
   for _, name in ipairs({ 'user_id', 'device_id', 'agent_id' }) do
-    if task[name] then add(fields, name, task[name]) end
+    if known[name] then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = known[name]
+    end
   end
-  append(named('after'), COMPLETIONS_KEPT, fields)
+  append(named('after'), COMPLETIONS_KEPT, unpack(fields))
 end
 
 local freed = {}
 
--- running -> wherever leaving leads. The task is changed and written.
-local function leave_running(key, task, settled)
-  local row = row_of(key, task, settled)
+-- running -> wherever leaving leads. The task is changed, its record written and handed out.
+local function leave_running(key, task, fixed, settled)
   local total = TOTALS[RUN_STATUS_OF[settled.transition]]
   local wants_cancel, is_dirty = task.want == WANT.cancel, task.dirty
   local failed, completed = FAILED[settled.transition], settled.transition == TRANSITION.complete
   count(task.status, -1)
   leave(key, task)
-  give_up(task, settled)
+  count_run(task, settled)
   local again_at = retry_at(task, settled)
-  if failed and again_at == nil and num(task.crashes) >= MAX_CRASHES then put(task, 'reason', POISON) end
-  if task.reason then add(row, 'reason', task.reason) end
+  if failed and again_at == nil and (task.crashes or 0) >= MAX_CRASHES then task.reason = POISON end
+  log_run(key, row_of(key, task, fixed, settled), false)
+  give_up(task, settled)
   if wants_cancel then
     if completed then remember(task, settled) end
     finish(task, STATUS.cancelled)
@@ -152,14 +123,14 @@ local function leave_running(key, task, settled)
     remember(task, settled)
     if is_dirty and not breaker_is_open(task) then follow_up(task) else finish(task, failed and STATUS.failed or STATUS.completed) end
   end
-  save(key)
+  local record = write(key, task, fixed)
   enter(key, task)
   count(task.status, 1)
   if total then count(total, 1) end
-  log_run(key, row, false)
-  if completed and followed then append_completion(key, task) end
+  if completed and followed then append_completion(key, fixed) end
   if task.serial then freed[task.serial] = true end
   note_due(task)
+  return record
 end
 
 -- The best that are parked under a serial, by rank, then due time, then key.
@@ -167,14 +138,14 @@ local function best_parked(serial, limit)
   local found = call('ZRANGE', named('parked', serial), 0, limit + 8, 'WITHSCORES')
   local waiting = {}
   for at = 1, #found, 2 do
-    local task = as_table(call('HGETALL', named('task', found[at])))
+    local task, fixed = read(found[at])
     if task.status == STATUS.pending and task.parked then
-      waiting[#waiting + 1] = { key = found[at], rank = tonumber(found[at + 1]), task = task }
+      waiting[#waiting + 1] = { key = found[at], rank = tonumber(found[at + 1]), task = task, fixed = fixed }
     end
   end
   table.sort(waiting, function(one, other)
     if one.rank ~= other.rank then return one.rank < other.rank end
-    local this, that = num(one.task.scheduled_at), num(other.task.scheduled_at)
+    local this, that = one.task.scheduled_at, other.task.scheduled_at
     if this ~= that then return this < that end
     return is_before(one.key, other.key)
   end)
@@ -188,13 +159,13 @@ local function unpark()
     local running = call('SCARD', named('holders', serial))
     local waiting = best_parked(serial, 1)
     if #waiting > 0 then
-      local free = num(waiting[1].task.permits or 1) - running
+      local free = (waiting[1].task.permits or 1) - running
       if free > 1 then waiting = best_parked(serial, free) end
       for at = 1, math.min(free, #waiting) do
         local key, task = waiting[at].key, waiting[at].task
         leave(key, task)
-        put(task, 'parked', nil)
-        save(key)
+        task.parked = nil
+        write(key, task, waiting[at].fixed)
         enter(key, task)
         note_due(task)
       end

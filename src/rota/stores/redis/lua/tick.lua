@@ -1,3 +1,4 @@
+--- include record
 --- include settle_rules
 -- Sweep one type, and say when its next task is due.
 --
@@ -7,7 +8,7 @@
 -- input    lease_ms   of the instance that ticks
 --          due        set of the types whose next due time it wants to know
 -- returns  { extended,
---            reaped as a flat list of key, deadline, packed fields, payload beside the hash or false,
+--            reaped as a flat list of key, deadline, record, payload beside it or false,
 --            rare   as a flat list of key, deadline: leases that ran out, if any of them is not for this script,
 --            idle   serials under which something is parked and nothing runs: the same,
 --            next due time or '' },
@@ -18,11 +19,11 @@ local function extend(until_at)
   local running, extended = named('running'), 0
   local short = call('ZRANGEBYSCORE', running, '-inf', '(' .. string.format('%.0f', until_at))
   for _, key in ipairs(short) do
-    local hash = named('task', key)
-    local found = call('HMGET', hash, 'token', 'extended')
-    if found[1] and not found[2] then
+    local task, fixed = read(key)
+    if task.status == STATUS.running and not task.extended then
       call('ZADD', running, until_at, key)
-      call('HSET', hash, 'lease_until', until_at, 'extended', '1')
+      task.lease_until, task.extended = until_at, true
+      write(key, task, fixed)
       extended = extended + 1
     end
   end
@@ -34,16 +35,20 @@ local function set_back(by_ms, until_at)
   local running = named('running')
   local all = call('ZRANGE', running, 0, -1, 'WITHSCORES')
   for at = 1, #all, 2 do
-    local key, lease_until = all[at], string.format('%.0f', math.max(tonumber(all[at + 1]) - by_ms, until_at))
+    local key, lease_until = all[at], math.max(tonumber(all[at + 1]) - by_ms, until_at)
     call('ZADD', running, lease_until, key)
-    if call('HEXISTS', named('task', key), 'token') == 1 then call('HSET', named('task', key), 'lease_until', lease_until) end
+    local task, fixed = read(key)
+    if task.status == STATUS.running then
+      task.lease_until = lease_until
+      write(key, task, fixed)
+    end
   end
 end
 
 local function lost(task)
   return {
     transition = TRANSITION.reap,
-    duration_ms = math.max(0, now - num(task.claimed_at or now)),
+    duration_ms = math.max(0, now - (task.claimed_at or now)),
     reason = LOST,
     error = string.format(LOST_ERROR, task.instance or 'None'),
   }
@@ -51,14 +56,14 @@ end
 
 local reaped, rare = {}, {}
 
-local function has_run_out(task) return task.status == STATUS.running and num(task.lease_until) <= now end
+local function has_run_out(task) return task.status == STATUS.running and task.lease_until <= now end
 
 -- A series is not for this script; neither is a lease that was never renewed: was its run ever begun?
 local function is_rare(task) return has_run_out(task) and (task.trigger or not task.renewed) end
 
-local function reap(key, deadline, task, is_left)
+local function reap(key, deadline, task, fixed, is_left)
   if task.status ~= STATUS.running then
-    -- The hash is the truth.
+    -- The record is the truth.
     call('ZREM', named('running'), key)
   elseif not has_run_out(task) then
     call('ZADD', named('running'), task.lease_until, key)
@@ -66,8 +71,8 @@ local function reap(key, deadline, task, is_left)
     rare[#rare + 1] = key
     rare[#rare + 1] = deadline
   else
-    leave_running(key, task, lost(task))
-    for _, each in ipairs({ key, deadline, packed(task), payload_of(key, task) }) do reaped[#reaped + 1] = each end
+    local record = leave_running(key, task, fixed, lost(task))
+    for _, each in ipairs({ key, deadline, record, payload_of(key, task) }) do reaped[#reaped + 1] = each end
   end
 end
 
@@ -97,13 +102,13 @@ elseif -late_ms > patience_ms then
   set_back(-late_ms, now + input.lease_ms)
 end
 local expired = call('ZRANGEBYSCORE', named('running'), '-inf', now, 'WITHSCORES', 'LIMIT', 0, REAP_PAGE)
-local tasks, is_left = {}, false
+local tasks, fixed, is_left = {}, {}, false
 for at = 1, #expired, 2 do
-  tasks[at] = as_table(call('HGETALL', named('task', expired[at])))
+  tasks[at], fixed[at] = read(expired[at])
   is_left = is_left or is_rare(tasks[at])
 end
 -- All in one step, here or there: who is let in where one has left depends on who else has.
-for at = 1, #expired, 2 do reap(expired[at], expired[at + 1], tasks[at], is_left) end
+for at = 1, #expired, 2 do reap(expired[at], expired[at + 1], tasks[at], fixed[at], is_left) end
 unpark()
 write_indexes()
 write_counts()
