@@ -45,6 +45,11 @@ class Dialect(Protocol):
         several tables, only the rows of this one."""
         ...
 
+    @staticmethod
+    def in_one_row(query: Select[Any]) -> Select[Any]:
+        """The query, or where each row is a step of its own, one that answers with a JSON list of all rows."""
+        ...
+
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
         """Hold names until the transaction ends, in the order given; those that are held. Without waiting, what another
         transaction holds is left out."""

@@ -58,10 +58,12 @@ def write_later(connection: Connection, statement: Executable, parameters: Mappi
 
     What is wrong with it is raised by whoever sends it: a later statement of the transaction, or its commit.
     """
-    if (kept := _kept_by(connection)) is None:
-        connection.execute(statement, parameters)
-    else:
+    if (kept := _kept_by(connection)) is not None:
         kept.append(_statement(connection, statement, parameters, None))
+    elif _is_direct(connection):
+        _execute_directly(connection, statement, parameters)
+    else:
+        connection.execute(statement, parameters)
 
 
 def read_later(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> LateAnswer:
@@ -70,6 +72,8 @@ def read_later(connection: Connection, statement: Executable, parameters: Mappin
         answer = LateAnswer(connection)
         kept.append(_statement(connection, statement, parameters, answer))
         return answer
+    if _is_direct(connection):
+        return LateAnswer(connection, _execute_directly(connection, statement, parameters).fetchall())
     result = connection.execute(statement, parameters)
     # Plain tuples from the driver's own cursor: who reads here asks no row for a column by name.
     assert result.cursor is not None
@@ -81,6 +85,18 @@ def read_later(connection: Connection, statement: Executable, parameters: Mappin
 def _kept_by(connection: Connection) -> list[_Statement] | None:
     # Somebody else's transaction may be committed where nobody sees it: nothing is kept there.
     return connection.info.get(_KEPT) if AT_ONCE in connection.info else None
+
+
+def _is_direct(connection: Connection) -> bool:
+    """Whether nobody need stand between us and the driver: what SQLAlchemy does for a statement takes longer than
+    SQLite does."""
+    return connection.dialect.name == "sqlite" and AT_ONCE in connection.info
+
+
+def _execute_directly(connection: Connection, statement: Executable, parameters: Mapping[str, Any]) -> Any:
+    sql, values, _ = _statement(connection, statement, parameters, None)
+    raw: Any = connection.connection.dbapi_connection
+    return raw.execute(sql, values)
 
 
 def _statement(

@@ -9,7 +9,19 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, bindparam, create_engine, event, func, text
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError
@@ -89,6 +101,10 @@ class PostgresDialect:
     @staticmethod
     def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
         return query.with_for_update(skip_locked=pass_over, of=of)
+
+    @staticmethod
+    def in_one_row(query: Select[Any]) -> Select[Any]:
+        return query
 
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
         whole = {"names": [f"{self._schema}:{name}" for name in names]}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from sqlite3 import SQLITE_BUSY, OperationalError
 from typing import Any
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    Select,
     Table,
     bindparam,
     create_engine,
@@ -27,6 +29,7 @@ from sqlalchemy.pool import StaticPool
 from rota.clock import Clock, Instant, SystemClock
 from rota.core import token
 from rota.database.backend import AnySelect, Backend
+from rota.database.backends.turns import Line
 from rota.errors import InvalidConfig
 from rota.forking import ClosedForForks, refuse_inherited
 from rota.private_files import prepare_sqlite
@@ -63,6 +66,12 @@ class SqliteDialect:
     @staticmethod
     def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
         return query
+
+    @staticmethod
+    def in_one_row(query: Select[Any]) -> Select[Any]:
+        """The driver gives up the interpreter's lock at each row, and may wait long for it: there is but one."""
+        rows = query.subquery("found")
+        return select(func.json_group_array(func.json_array(*rows.c)))
 
     def lock_names(self, connection: Connection, names: Sequence[str], *, wait: bool = True) -> Sequence[str]:
         """BEGIN IMMEDIATE has locked everything already."""
@@ -103,9 +112,10 @@ class SqliteBackend(Backend):
         self._lock_seconds = 0.9 * call_timeout
         self.dialect = SqliteDialect(clock or SystemClock())
         plain = url.set(query={})
-        self.engine = self._engine(plain, "journal_mode = WAL", begin="BEGIN IMMEDIATE")
+        self._line = Line(self._wal)
+        self.engine = self._engine(plain, self._begin_writing, "journal_mode = WAL")
         # What is in memory belongs to one connection, which then reads too; SQLite lets one thread at a time use it.
-        self._reader = self.engine if self.is_in_memory else self._engine(plain, begin="BEGIN")
+        self._reader = self.engine if self.is_in_memory else self._engine(plain, self._begin_reading)
         self._to_write = threading.Lock()
         self._to_read = self._to_write if self.is_in_memory else threading.Lock()
         self._connections = 0
@@ -113,7 +123,7 @@ class SqliteBackend(Backend):
         turns = (self._to_write, self._to_read)
         self._around_forks = None if self.is_in_memory else ClosedForForks(self._path, self.close, *turns)
 
-    def _engine(self, url: URL, *pragmas: str, begin: str) -> Engine:
+    def _engine(self, url: URL, begin: Callable[[Connection], None], *pragmas: str) -> Engine:
         given = {"check_same_thread": False, "timeout": self._lock_seconds}
         engine = create_engine(url, poolclass=StaticPool, connect_args=given)
 
@@ -123,12 +133,25 @@ class SqliteBackend(Backend):
             connection.isolation_level = None
             for pragma in (*pragmas, *self._pragmas()):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
+            if pragmas and not self.is_in_memory:
+                # Whoever writes has its own way to wait, and waits for nothing once it has the file.
+                connection.execute("PRAGMA busy_timeout = 0").fetchall()
 
-        @event.listens_for(engine, "begin")
-        def _begun(connection: Connection) -> None:
-            connection.exec_driver_sql(begin)
-
+        event.listen(engine, "begin", begin)
         return engine
+
+    def _begin_reading(self, connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    def _begin_writing(self, connection: Connection) -> None:
+        """With the lock, when it is our turn; SQLite's own way of waiting for it would hardly ever find it free."""
+        raw: Any = connection.connection.dbapi_connection
+        if self.is_in_memory:
+            raw.execute("BEGIN IMMEDIATE")
+            return
+        with self._line.at_its_head():
+            if not self._line.ask(lambda: _begins(raw), self._lock_seconds):
+                raw.execute("BEGIN IMMEDIATE")
 
     def _pragmas(self) -> tuple[str, ...]:
         # FULL keeps every acknowledged commit over a power cut; no mmap, which hides I/O errors as signals.
@@ -182,5 +205,17 @@ class SqliteBackend(Backend):
     def close(self) -> None:
         self.engine.dispose()
         self._reader.dispose()
+        self._line.close()
         # The next connection counts from another number, and somebody may have written meanwhile: it has changed.
         self._connections += 1
+
+
+def _begins(raw: Any) -> bool:
+    """Whether nobody else writes: then we do."""
+    try:
+        raw.execute("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != SQLITE_BUSY:
+            raise
+        return False
+    return True

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import compress, groupby
-from operator import attrgetter, ne
-from typing import Any, NamedTuple
+from operator import attrgetter, is_not
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
@@ -30,7 +30,6 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
-    null,
     or_,
     select,
     text,
@@ -40,6 +39,7 @@ from sqlalchemy import (
 )
 
 from rota.clock import Instant, Millis
+from rota.codec import warmed
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
@@ -47,9 +47,9 @@ from rota.core.task import NO_PAST, Entry, Identity, RunRecord
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
 from rota.database.backend import READ_FIRST, Dialect
+from rota.database.backends.sqlite import SqliteDialect
 from rota.database.changes import Changes
-from rota.database.later import compiled_once, read_later, write_later
-from rota.database.many import as_document, insert_statement, new_values
+from rota.database.later import read_later, write_later
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import tasks
 from rota.database.upsert import upsert
@@ -57,14 +57,15 @@ from rota.keys import encoded
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
 from rota.stores.sql.codec import (
     BLANK,
+    COLUMN_NAMES,
     ENTRY_COLUMNS,
     ERASURE_COLUMNS,
-    RUN_COLUMNS,
     decode_entry,
     decode_erasure,
-    encode_entry,
-    encode_run,
+    values_of,
+    values_of_run,
 )
+from rota.stores.sql.writing import Writing, inserting, logging, updating
 from rota.stores.transaction import Completion, Written
 
 __all__ = ["TASKS_CHANGED", "TYPES", "Lanes", "SqlTransaction"]
@@ -79,14 +80,15 @@ _IS_RUNNING = _c.status == literal_column("'running'")
 _IS_WAITING = _c.status.in_([literal_column("'pending'"), literal_column("'paused'")])
 _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'"), literal_column("'paused'")])
 _ENTRY = select(*ENTRY_COLUMNS)
-_NAMES = tuple(column.name for column in ENTRY_COLUMNS)
-_COLUMNS_AT = range(len(ENTRY_COLUMNS))
+_ALL = tuple(range(len(COLUMN_NAMES)))
+_BEHIND_IDENTITY = _ALL[2:]
+_decode_rows = warmed(msgspec.json.Decoder(list[list[Any]]), "[]").decode
 _TYPE, _IDENTITY = attrgetter("task_type"), attrgetter("identity")
 
 _NEVER = 2**62
 """An instant that nothing is later than."""
 
-Values = list[Any]
+Values = tuple[Any, ...]
 Lanes = frozenset[tuple[str, int]]
 """Types, each with a priority that one of its tasks has had."""
 
@@ -106,7 +108,8 @@ class SqlTransaction:
         self._shard = shard % dialect.count_shards
         self._known_lanes = known_lanes
         self._pending: dict[str, int] = {}
-        self._rows: dict[Identity, Sequence[Any]] = {}
+        self._found: set[Identity] = set()
+        """The identities that have a row."""
         self._heads: dict[tuple[str, Instant], Sequence[Instant | None]] = {}
         """When something of a type is due next after an instant, in each lane, as far as that is known already."""
 
@@ -120,11 +123,15 @@ class SqlTransaction:
         return read_later(self._connection, statement, parameters or {}).rows()
 
     def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
-        return [self._entry(row) for row in self._all(statement, parameters)]
+        return [self._entry(row) for row in self._rows(statement, parameters)]
+
+    def _rows(self, statement: Executable, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """What a query of entries finds, in one step of the database."""
+        rows = self._all(statement, parameters)
+        return _decode_rows(rows[0][0]) if self._database == "sqlite" else rows
 
     def _entry(self, row: Sequence[Any]) -> Entry:
-        """What the row says. The row is kept: what is written later is compared with it."""
-        self._rows[Identity(row[0], row[1])] = row
+        self._found.add(Identity(row[0], row[1]))
         return decode_entry(row)
 
     # --- identities ---
@@ -133,58 +140,48 @@ class SqlTransaction:
         found: dict[Identity, Entry] = {}
         for task_type, group in groupby(sorted(identities), key=_TYPE):
             keys = self._dialect.keys([identity.key for identity in group])
-            for row in self._all(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
-                found[Identity(row[0], row[1])] = self._entry(row)
+            for row in self._rows(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
+                found[Identity(row[0], row[1])] = decode_entry(row)
+        self._found.update(found)
         return found
 
     def write(self, changes: Sequence[Written]) -> None:
         self._heads = {}
-        inserted: defaultdict[ManyRows, list[Values]] = defaultdict(list)
-        updated: defaultdict[ManyRows, list[Values]] = defaultdict(list)
+        inserted: defaultdict[tuple[int, ...], list[Values]] = defaultdict(list)
+        updated: defaultdict[tuple[int, ...], list[Values]] = defaultdict(list)
         removed: list[Identity] = []
-        for identity, _, after in sorted(changes, key=_IDENTITY):
-            row = self._rows.get(identity)
+        for identity, before, after in sorted(changes, key=_IDENTITY):
             if after.task is None and after.past == NO_PAST:
-                if self._rows.pop(identity, None) is not None:
+                if identity in self._found:
+                    self._found.discard(identity)
                     removed.append(identity)
                 continue
-            values = self._rows[identity] = encode_entry(identity, after)
-            changed = tuple(compress(_COLUMNS_AT, map(ne, BLANK if row is None else row, values)))
-            # A NULL is written into the statement's text: SQLite's driver is slow in binding one.
-            nulls = tuple(at for at in changed if values[at] is None)
-            given = [values[at] for at in changed if values[at] is not None]
-            if row is None:
-                inserted[_inserting(self._database, changed)].append(given)
-            elif changed:
-                updated[_updating(self._database, changed, nulls)].append([*given, *identity])
-        for many, rows in inserted.items():
-            if self._count_written(many, rows) != len(rows):
+            values = values_of(identity, after)
+            if identity not in self._found:
+                inserted[_differing(BLANK, values)].append(values)
+                self._found.add(identity)
+            elif before.task is None:
+                # What is left of a purged task is written over, whatever it is.
+                updated[_ALL].append(values)
+            else:
+                updated[_differing(values_of(identity, before), values)].append(values)
+        for columns, rows in inserted.items():
+            if self._count_written(inserting(self._database, columns, rows)) != len(rows):
                 raise Conflict("another transaction has made one of these identities first")
-        for many, rows in updated.items():
-            self._write_many(many, rows)
+        for columns, rows in updated.items():
+            if len(columns) > 2:
+                write_later(self._connection, *updating(self._database, columns, rows))
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
         if lanes:
-            rows = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(lanes)]
-            self._connection.execute(_insert_new(self._database, tables.lanes), rows)
+            new = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(lanes)]
+            self._connection.execute(_insert_new(self._database, tables.lanes), new)
             self.new_lanes |= lanes
 
-    def _write_many(self, many: ManyRows, rows: list[Values]) -> None:
-        """Write rows by one statement."""
-        if self._database == "sqlite":
-            self._count_written(many, rows)
-        else:
-            write_later(self._connection, many.statement, _document(many, rows))
-
-    def _count_written(self, many: ManyRows, rows: list[Values]) -> int:
-        """The same; how many were written. On SQLite they are handed straight to the driver: a task is written three
-        times in its life, and SQLAlchemy's handling of named parameters costs more than SQLite's writing of the row."""
-        if self._database == "sqlite":
-            sql = compiled_once(many.statement, self._connection.dialect).string
-            return self._connection.exec_driver_sql(sql, list(map(tuple, rows))).rowcount
+    def _count_written(self, writing: Writing) -> int:
         counted = {"preserve_rowcount": True}
-        return self._connection.execute(many.statement, _document(many, rows), execution_options=counted).rowcount
+        return self._connection.execute(*writing, execution_options=counted).rowcount
 
     def known(self, after: Identity | None, limit: int) -> Sequence[Identity]:
         task_type, key = ("", "") if after is None else after
@@ -325,12 +322,7 @@ class SqlTransaction:
     # --- the run log, and what comes after ---
 
     def log(self, runs: Sequence[RunRecord]) -> None:
-        shapes: defaultdict[ManyRows, list[Values]] = defaultdict(list)
-        for values in map(encode_run, runs):
-            given = tuple(at for at, value in enumerate(values) if value is not None)
-            shapes[_logging(self._database, given)].append([values[at] for at in given])
-        for many, rows in shapes.items():
-            self._write_many(many, rows)
+        write_later(self._connection, *logging(self._database, list(map(values_of_run, runs))))
 
     def drop_runs(self, before: Instant, limit: int) -> int:
         oldest = self._all(_OLDEST_RUNS, {"limit": limit})
@@ -451,7 +443,7 @@ _OF_TYPE = _c.task_type == bindparam("task_type")
 _DELETE = delete(tasks).where(_c.task_type == bindparam("b_type"), _c.key == bindparam("b_key"))
 _LANES = select(tables.lanes.c.priority).where(tables.lanes.c.task_type == bindparam("task_type"))
 _IS_DUE = and_(_IS_PENDING, _c.scheduled_at <= bindparam("now"))
-_LANE = (
+_LANE = SqliteDialect.in_one_row(
     _ENTRY.where(_OF_TYPE, _c.priority == bindparam("priority"), _IS_DUE)
     .order_by(_c.scheduled_at, _c.key)
     .limit(bindparam("limit"))
@@ -647,7 +639,7 @@ _LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam
 
 @cache
 def _load_statement(dialect: type[Dialect]) -> Executable:
-    return dialect.locked(_ENTRY.where(_OF_TYPE, dialect.among(_c.key)).order_by(_c.key))
+    return dialect.in_one_row(dialect.locked(_ENTRY.where(_OF_TYPE, dialect.among(_c.key)).order_by(_c.key)))
 
 
 @cache
@@ -668,13 +660,13 @@ def _purgeable_statement(dialect: type[Dialect]) -> Executable:
 
 def _first(dialect: type[Dialect], condition: ColumnElement[bool], order: ColumnElement[Any]) -> Executable:
     query = _ENTRY.where(condition).order_by(order, _c.task_type, _c.key).limit(bindparam("limit"))
-    return dialect.locked(query, pass_over=True)
+    return dialect.in_one_row(dialect.locked(query, pass_over=True))
 
 
 @cache
 def _claimed_statement(dialect: type[Dialect]) -> Executable:
     mine = and_(_IS_RUNNING, _c.instance == bindparam("instance"), _c.claim_id == bindparam("claim_id"))
-    return dialect.locked(_ENTRY.where(mine).order_by(_c.task_type, _c.key))
+    return dialect.in_one_row(dialect.locked(_ENTRY.where(mine).order_by(_c.task_type, _c.key)))
 
 
 @cache
@@ -692,7 +684,7 @@ def _with_parked_statement(dialect: type[Dialect]) -> Executable:
 def _parked_statement(dialect: type[Dialect]) -> Executable:
     order = _c.scheduled_at - _c.priority * bindparam("aging", type_=BigInteger)
     query = _ENTRY.where(_OF_SERIAL, _IS_PARKED).order_by(order, _c.scheduled_at, _c.key).limit(bindparam("limit"))
-    return dialect.locked(query)
+    return dialect.in_one_row(dialect.locked(query))
 
 
 @cache
@@ -745,40 +737,10 @@ def _count_statement(database: str) -> Executable:
     return statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new)
 
 
-class ManyRows(NamedTuple):
-    """A statement for any number of rows that have the same columns, in this order."""
-
-    statement: Executable
-    names: tuple[str, ...]
-
-
-@cache
-def _inserting(database: str, columns: tuple[int, ...]) -> ManyRows:
-    """Only what is no default is given: a new task has ten values, its table fifty columns."""
-    names = tuple(_NAMES[at] for at in columns)
-    return ManyRows(insert_statement(database, tasks, names, is_new_only=True), names)
-
-
-@cache
-def _updating(database: str, columns: tuple[int, ...], nulls: tuple[int, ...]) -> ManyRows:
-    """Only what changed is written: an index is touched only where one of its columns is."""
-    given = tuple(_NAMES[at] for at in columns if at not in nulls)
-    names = (*given, "task_type", "key")
-    new = new_values(database, tasks, names)
-    values: dict[str, ColumnElement[Any]] = {name: new[name] for name in given}
-    values |= {_NAMES[at]: null() for at in nulls}
-    is_meant = and_(_c.task_type == new["task_type"], _c.key == new["key"])
-    return ManyRows(update(tasks).where(is_meant).values(values), names)
-
-
-@cache
-def _logging(database: str, columns: tuple[int, ...]) -> ManyRows:
-    names = tuple(RUN_COLUMNS[at + 1].name for at in columns)
-    return ManyRows(insert_statement(database, tables.run_logs, names), names)
-
-
-def _document(many: ManyRows, rows: Sequence[Values]) -> dict[str, str]:
-    return {"rows": as_document([dict(zip(many.names, row, strict=True)) for row in rows])}
+def _differing(before: Values, after: Values) -> tuple[int, ...]:
+    """The columns of the identity, and those in which two rows of it differ. What no step has touched is the very same
+    object."""
+    return (0, 1, *compress(_BEHIND_IDENTITY, map(is_not, before[2:], after[2:])))
 
 
 def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:
