@@ -117,7 +117,7 @@ venv-module:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Setting up Rota in $(VENV) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[kafka,mcp,postgres,redis]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[fast,kafka,mcp,postgres,redis]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
