@@ -377,8 +377,9 @@ Redis. The answer is an outcome.
 
 **A run, from due to settled.** The store pokes the `listener`, or the clock the `dispatcher`; it claims for its free
 slots, those that types share (`fair_share`) and those of their own, the `executor` opens the run, resolves the handler,
-runs it under its timeout, classifies how it ended and settles: one step in the store that writes the status, the run's
-row and the next due time. The `heartbeat` renews leases meanwhile, on a thread of its own; the `sweeper` reaps what
+runs it under its timeout (one timer has all `deadlines`), classifies how it ended and hands that to the `settler`: it
+brings such ends to the store in groups while the next runs go on, one step that writes the status, the run's row and
+the next due time. The `heartbeat` renews leases meanwhile, on a thread of its own; the `sweeper` reaps what
 others left.
 
 **A run of an agent.** The same, with `agents/runs/handler.py` as the handler: the schedule is looked at again

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from rota.call_timeout import seconds_of
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 class _Call(NamedTuple, Generic[Item, Result]):
     items: Sequence[Item]
     size: int
-    future: asyncio.Future[list[Result]]
+    future: asyncio.Future[list[Result | Exception]]
 
 
 class GroupCommit(Generic[Item, Result]):
@@ -51,7 +51,7 @@ class GroupCommit(Generic[Item, Result]):
         self._size_of = size_of
         self._in_flight = in_flight
         self._patience = seconds_of(patience)
-        self._unanswered: deque[tuple[float, asyncio.Future[list[Result]]]] = deque()
+        self._unanswered: deque[tuple[float, asyncio.Future[list[Result | Exception]]]] = deque()
         """Calls by their deadline. All are equally patient, so the order of arrival is the order of deadlines, and
         one timer does for thousands of callers."""
         self._timer: asyncio.TimerHandle | None = None
@@ -61,18 +61,41 @@ class GroupCommit(Generic[Item, Result]):
     async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The results of these items, in order. More than a group's worth is split, each part atomic by itself.
 
-        When its patience ends the caller is told that the store is away; the group goes on.
+        The first item that could not be written raises its error. When its patience ends the caller is told that the
+        store is away; the group goes on.
         """
-        if len(items) <= MAX_GROUP:
-            return await self._join(items)
-        results: list[Result] = []
-        for start in range(0, len(items), MAX_GROUP):
-            results += await self._join(items[start : start + MAX_GROUP])
+        results = await self.submit_each(items)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return cast("list[Result]", results)
+
+    async def submit_each(self, items: Sequence[Item]) -> list[Result | Exception]:
+        """The same, where an item that could not be written is answered by its error."""
+        size = sum(map(self._size_of, items))
+        if len(items) <= MAX_GROUP and size <= MAX_GROUP_BYTES:
+            return await self._join(items, size)
+        results: list[Result | Exception] = []
+        for part, size in self._parts(items):
+            results += await self._join(part, size)
         return results
 
-    async def _join(self, items: Sequence[Item]) -> list[Result]:
+    def _parts(self, items: Sequence[Item]) -> Iterator[tuple[list[Item], int]]:
+        """Groups within the limits, each with its bytes; an item that is too big by itself is one."""
+        part: list[Item] = []
+        size = 0
+        for item in items:
+            more = self._size_of(item)
+            if part and (len(part) == MAX_GROUP or size + more > MAX_GROUP_BYTES):
+                yield part, size
+                part, size = [], 0
+            part.append(item)
+            size += more
+        yield part, size
+
+    async def _join(self, items: Sequence[Item], size: int) -> list[Result | Exception]:
         loop = asyncio.get_running_loop()
-        call: _Call[Item, Result] = _Call(items, sum(map(self._size_of, items)), loop.create_future())
+        call: _Call[Item, Result] = _Call(items, size, loop.create_future())
         self._waiting.append(call)
         unanswered = self._unanswered
         while unanswered and unanswered[0][1].done():
@@ -137,16 +160,9 @@ class GroupCommit(Generic[Item, Result]):
             results = [error] * sum(len(call.items) for call in calls)
         start = 0
         for items, _, future in calls:
-            answers = results[start : start + len(items)]
+            if not future.done():
+                future.set_result(list(results[start : start + len(items)]))
             start += len(items)
-            if future.done():
-                continue
-            for answer in answers:
-                if isinstance(answer, Exception):
-                    future.set_exception(answer)
-                    break
-            else:
-                future.set_result(cast("list[Result]", answers))
 
 
 async def write_together(

@@ -71,6 +71,7 @@ def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.
     assert process.returncode == 0
     assert out == ""
     assert "3 tasks at once" in err
+    assert "uvloop" in err, "the log says which loop it runs on"
     assert "Stopped." in err
     assert rota("run", "ls", "--json").json["items"][0]["result"] == "hello ada"
 

@@ -347,7 +347,7 @@ async def test_a_free_slot_is_no_reason_to_ask_who_had_nothing(
 
     def wakes(task_type: str) -> bool:
         woken.clear()
-        duty.freed(task_type)
+        duty.freed([task_type])
         return bool(woken)
 
     assert wakes("shared")  # nobody has looked yet

@@ -300,7 +300,7 @@ async def test_a_settle_whose_reply_was_lost_counts_once(still_stage: Stage) -> 
     faulty.torn("settle", calls=1)
     landed: list[bool] = []
     executor = still_stage.executor()
-    executor.on_settled = lambda task, transition, ok: landed.append(ok)
+    executor.on_settled = lambda ended: landed.extend(running.landed for running in ended)
     await run_one(still_stage, executor)
     assert landed == [True]
     assert len(await still_stage.runs()) == 1
@@ -316,7 +316,7 @@ async def test_a_stale_settle_changes_nothing(still_stage: Stage) -> None:
     await still_stage.add(handle)
     executor = still_stage.executor()
     landed: list[bool] = []
-    executor.on_settled = lambda task, transition, ok: landed.append(ok)
+    executor.on_settled = lambda ended: landed.extend(running.landed for running in ended)
     task = await claimed(still_stage)
     executor.start(task, 0.0)
     other = Settlement(task_type="work", key="u1", token=task.token, transition=Transition.DISCARD)

@@ -6,7 +6,6 @@ A command is a function whose first parameter is a `Cli`; the rest is Typer's. `
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import shlex
@@ -24,6 +23,7 @@ from urllib.parse import unquote
 import typer
 
 from rota.app.settings import load_config
+from rota.cli.event_loop import run_on_loop
 from rota.cli.output import Output
 from rota.cli.parts import own_parts
 from rota.clock import SECOND
@@ -165,12 +165,13 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def command(
-    where: typer.Typer, name: str
+    where: typer.Typer, name: str, *, works_long: bool = False
 ) -> Callable[[Callable[Concatenate[Cli, _P], _Outcome]], Callable[Concatenate[Cli, _P], _Outcome]]:
-    """Register a function as a command of a group; the function itself stays as it is."""
+    """Register a function as a command of a group; the function itself stays as it is. One that works for long runs on
+    a faster event loop, if there is one."""
 
     def register(function: Callable[Concatenate[Cli, _P], _Outcome]) -> Callable[Concatenate[Cli, _P], _Outcome]:
-        where.command(name)(_runner(function))
+        where.command(name)(_runner(function, works_long=works_long))
         return function
 
     return register
@@ -193,14 +194,14 @@ def _outer(ctx: typer.Context) -> Options | None:
     return found if isinstance(found, Options) else None
 
 
-def _runner(function: Callable[Concatenate[Cli, _P], _Outcome]) -> Callable[..., None]:
+def _runner(function: Callable[Concatenate[Cli, _P], _Outcome], *, works_long: bool) -> Callable[..., None]:
     """The function as Typer wants it: the global options among its parameters, and not a coroutine."""
 
     def run(ctx: typer.Context, as_json: bool, store: str | None, config: Path | None, **given: object) -> None:
         cli = Cli(Options(as_json, store, config).over(_outer(ctx)))
         outcome = function(cli, **given)  # pyright: ignore[reportCallIssue] - Typer has made `given` from the signature
         if outcome is not None:
-            asyncio.run(outcome)
+            run_on_loop(outcome, fast=works_long)
 
     signature = _signature(function)
     run.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess] - the documented way to state one

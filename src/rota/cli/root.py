@@ -24,6 +24,7 @@ from rota.cli import (
     top,
     types,
     up,
+    upgrade,
     users,
     workers,
 )
@@ -70,8 +71,8 @@ def remember(
     ctx.obj = Options(as_json, store, config)
 
 
-command(root, "up")(up.up)
-command(root, "worker")(workers.worker)
+command(root, "up", works_long=True)(up.up)
+command(root, "worker", works_long=True)(workers.worker)
 
 task = group("task", "Tasks: list, look, explain, make, run, hold, cancel; one, or all that match.", root)
 command(task, "ls")(tasks.ls)
@@ -130,6 +131,9 @@ command(user, "erase")(users.erase)
 database_ = group("database", "The database beside the store: whose it is, and that it is this one now.", root)
 command(database_, "show")(database.show)
 command(database_, "adopt")(database.adopt)
+
+db = group("db", "How the store is written: bring along what an older version wrote.", root)
+command(db, "upgrade")(upgrade.upgrade)
 
 token = group("token", "Access tokens for the service.", root)
 command(token, "add")(tokens.add)

@@ -307,7 +307,7 @@ def claim(entry: Entry, lease: Lease, task_type: TaskType, now: Instant) -> Step
         return _refuse(entry)
     if task.expires_at is not None and task.expires_at <= now:
         return replace(end(entry, task_type, now), answer=Answer.ENDED)
-    series = task.series
+    series = None if task.trigger is None else task.series
     if series is None or task.manual or task.fire_at is not None:
         # A retry still belongs to its fire: what passed meanwhile is an overlap, counted when the fire is done with.
         return _take(entry, task, lease, now, ())
@@ -335,7 +335,7 @@ def _take(entry: Entry, task: Task, lease: Lease, now: Instant, runs: tuple[RunR
         claimed_version=task.version,
         renewed=False,
         extended=False,
-        fire_at=task.fire_at if task.is_recurring and not task.manual else task.scheduled_at,
+        fire_at=task.scheduled_at if task.trigger is None or task.manual or not task.is_recurring else task.fire_at,
         attempt=task.attempt + 1,
         dirty=False,
         parked=False,
@@ -506,6 +506,8 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
 
 def _retry_at(counted: Task, settled: Settlement, task_type: TaskType, now: Instant) -> Instant | None:
     """When the same work is tried again, or None if it is not."""
+    if settled.transition is Transition.COMPLETE:
+        return None
     match settled.transition:
         case Transition.RELEASE:
             return _its_place(counted, now)
@@ -550,7 +552,7 @@ def _held_back(task: Task) -> TaskStatus:
 
 def _next_in_series(counted: Task, now: Instant) -> tuple[Task | None, tuple[RunRecord, ...]]:
     """The task waiting for its next fire (None if the series is over), and the fires that passed during the run."""
-    series = counted.series
+    series = None if counted.trigger is None else counted.series
     if series is None:
         # A single time that was written during the run is still to come.
         replaced = counted.claimed_version == _REPLACED
@@ -614,14 +616,15 @@ def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant
     if not ended or settled.transition in PUT_OFF:
         return past
     kept_ms = max(DAY, 2 * task_type.interval_ms)
-    remembered = replace(past, last_exec_at=now, forget_at=max(now + kept_ms, past.forget_at or 0))
+    forget_at = max(now + kept_ms, past.forget_at or 0)
     if settled.transition is Transition.COMPLETE:
-        return replace(remembered, fail_count=0, fail_until=None)
+        return Past(last_exec_at=now, last_claimed_at=past.last_claimed_at, forget_at=forget_at)
+    remembered = replace(past, last_exec_at=now, forget_at=forget_at)
     if settled.transition is Transition.DISCARD:
         return remembered
     blocked_ms = max(task_type.max_retries * task_type.interval_ms * 2, DAY)
     # The count outlives the block by as much again: the one task that is let through must find it.
-    forget_at = max(remembered.forget_at or 0, now + 2 * blocked_ms)
+    forget_at = max(forget_at, now + 2 * blocked_ms)
     return replace(remembered, fail_count=past.fail_count + 1, fail_until=now + blocked_ms, forget_at=forget_at)
 
 

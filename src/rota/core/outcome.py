@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rota.clock import Instant
-from rota.core.task import Task
+from rota.core.task import Task, TaskStatus
 
-__all__ = ["Answer", "Reply", "ScheduleOutcome", "Scheduled", "TouchOutcome", "Touched"]
+__all__ = ["Answer", "Reply", "ScheduleOutcome", "Scheduled", "Settled", "TouchOutcome", "Touched"]
 
 
 class Answer(StrEnum):
@@ -36,6 +36,13 @@ class Reply(NamedTuple):
 
     answer: Answer
     task: Task | None
+
+
+class Settled(NamedTuple):
+    """The answer to the end of a run, and the status that it led to (None when there is no task)."""
+
+    answer: Answer
+    status: TaskStatus | None
 
 
 class TouchOutcome(StrEnum):

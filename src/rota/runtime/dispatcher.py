@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from rota.clock import SECOND, Instant, Millis
@@ -131,11 +131,11 @@ class Dispatcher(Duty[DispatchReport]):
         self._quiet_until.clear()
         self.wake()
 
-    def freed(self, task_type: str) -> None:
-        """A slot is free again that a run of this type had. Types that had nothing due a moment ago are not asked again
-        for that: if they have something now, it was heard of."""
+    def freed(self, task_types: Collection[str]) -> None:
+        """Slots are free again that runs of these types had. Types that had nothing due a moment ago are not asked
+        again for that: if they have something now, it was heard of."""
         is_held_up = self._suspects.waiting or self._unanswered or self._executor.abandoned
-        if is_held_up or not self._all_quiet(task_type):
+        if is_held_up or not all(map(self._all_quiet, task_types)):
             self.wake()
 
     def _all_quiet(self, task_type: str) -> bool:

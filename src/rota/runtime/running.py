@@ -1,15 +1,17 @@
-"""One run under way: what the executor, the heartbeat and the worker know of it."""
+"""One run under way: what the executor, the settler, the heartbeat and the worker know of it."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 
+import msgspec
+
 from rota.clock import Millis
-from rota.core.task import Renewal, Task
+from rota.core.task import Renewal, Settlement, Task
 from rota.runtime.handler import Handler
 from rota.runtime.run import Run
-from rota.runtime.verdict import StopCause
+from rota.runtime.verdict import StopCause, Verdict
 
 __all__ = ["Running"]
 
@@ -17,61 +19,54 @@ A_MOMENT = 0.25
 """Seconds that settling a run takes at most, unless the store is in trouble: so long its lease is not renewed."""
 
 
-class Running:
+class Running(msgspec.Struct, eq=False):
     """A run from its claim to its settlement. Fields that both threads touch are single assignments."""
 
-    __slots__ = (
-        "_progress_sent",
-        "cause",
-        "entered",
-        "error",
-        "handler",
-        "held_since",
-        "interrupted",
-        "is_abandoned",
-        "job",
-        "left_behind",
-        "run",
-        "settling",
-        "settling_since",
-        "started",
-        "task",
-        "timeout_ms",
-        "timer",
-        "took_ms",
-        "trace",
-    )
+    task: Task
+    handler: Handler | None
+    """None for what was claimed and is not begun here."""
+    timeout_ms: Millis
+    held_since: float
+    """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
 
-    def __init__(self, task: Task, handler: Handler | None, timeout_ms: Millis, held_since: float) -> None:
-        self.task = task
-        self.handler = handler
-        """None for what was claimed and is not begun here."""
-        self.timeout_ms = timeout_ms
-        self.run = None if handler is None or handler.run_parameter is None else Run(task, timeout_ms)
-        """What the handler is given, if it asked for it."""
-        self.held_since = held_since
-        """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
-        self.started = held_since
-        self.cause: StopCause | None = None
-        self.entered = False
-        """Whether the handler was called. A task that is cancelled before its first step never runs at all."""
-        self.interrupted = False
-        self.error: BaseException | None = None
-        """What the handler raised, for the log."""
-        self.settling = False
-        self.settling_since = math.inf
-        """Monotonic seconds: when the handler was over, and its outcome began its way to the store."""
-        self.is_abandoned = False
-        """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
-        self.job: asyncio.Task[None] | None = None
-        self.left_behind: asyncio.Task[None] | None = None
-        """The handler's own task, once it was given up on. The loop itself keeps no reference to it."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.took_ms: Millis = 0
-        """How long the handler took, once that is known."""
-        self.trace: object = None
-        """What a tracing observer keeps between the run's start and its end."""
-        self._progress_sent: str | None = None
+    run: Run | None = None
+    """What the handler is given, if it asked for it."""
+    job: asyncio.Task[None] | None = None
+    """The handler's own task. The loop itself keeps no reference to it, also when the handler was given up on."""
+    started: float = 0.0
+    deadline: float = math.inf
+    """By the loop's clock: when it must have ended or, once it was told to stop, is given up on."""
+    entered: bool = False
+    """Whether the handler was called. A task that is cancelled before its first step never runs at all."""
+    cause: StopCause | None = None
+    interrupted: bool = False
+    is_abandoned: bool = False
+    """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
+    error: BaseException | None = None
+    """What the handler raised, for the log."""
+
+    settling: bool = False
+    settling_since: float = math.inf
+    """Monotonic seconds: when the handler was over, and its outcome began its way to the store."""
+    took_ms: Millis = 0
+    """How long the handler took, once that is known."""
+    verdict: Verdict | None = None
+    """How it ended, once it has; None if it was taken over."""
+    settlement: Settlement | None = None
+    """The same as the store is told."""
+    failures: int = 0
+    """How often the store did not take that."""
+    landed: bool = False
+    """Whether the store has taken it."""
+
+    trace: object = None
+    """What a tracing observer keeps between the run's start and its end."""
+    progress_sent: str | None = None
+
+    def __post_init__(self) -> None:
+        self.started = self.held_since
+        if self.handler is not None and self.handler.run_parameter is not None:
+            self.run = Run(self.task, self.timeout_ms)
 
     @property
     def fence_since(self) -> float:
@@ -81,12 +76,13 @@ class Running:
         """
         return math.inf if self.settling else self.held_since
 
-    def begin_settling(self, at: float) -> None:
-        """The handler is over; from now on nobody can tell it to stop, and no timer does."""
+    def begin_settling(self, verdict: Verdict | None, at: float) -> None:
+        """The handler is over, like this; from now on nobody can tell it to stop, and it has no deadline."""
+        self.verdict = verdict
         self.settling_since = at
         self.settling = True
-        if self.timer is not None:
-            self.timer.cancel()
+        self.deadline = math.inf
+        self.took_ms = max(0, round((at - self.started) * 1_000))
 
     def report_progress(self, progress: str) -> None:
         """Progress that comes as JSON from a process of its own."""
@@ -117,11 +113,11 @@ class Running:
     def renewal(self) -> Renewal:
         """The request to keep the lease, with the progress that was made since the last one."""
         progress = None if self.run is None else self.run.latest_progress
-        new = None if progress == self._progress_sent else progress
+        new = None if progress == self.progress_sent else progress
         return Renewal(self.task.task_type, self.task.key, self.task.token, new)
 
     def renewed(self, renewal: Renewal, sent_at: float) -> None:
         """The store has agreed to a renewal that was sent at this time."""
         self.held_since = sent_at
         if renewal.progress is not None:
-            self._progress_sent = renewal.progress
+            self.progress_sent = renewal.progress

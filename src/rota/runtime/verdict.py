@@ -1,4 +1,18 @@
-"""How a run ended, as the store is told: the one place that reads a handler's answer."""
+"""How a run ended, as the store is told: the one place that reads a handler's answer.
+
+Why a run had to stop decides how it is settled:
+
+    timeout      retry, reason timeout, whatever the handler still returned
+    cancelled    discard, reason cancelled (the store makes it `cancelled`)
+    shutdown     release: unfinished work runs elsewhere, no retry is burned
+    fenced       release: the lease could not be renewed, somebody else may own the task by now
+    late         release: the claim was too old to begin with, and the handler was never called
+    lost         nothing: somebody else does own it
+
+After being told to stop, but not for its timeout or a lost lease, a handler that explicitly returns True, a text or a
+dict is taken at its word: the work is done. A bare return is not that: it is what a handler does that looked at
+`run.cancelled` and left.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +28,7 @@ from rota.core.task import Transition
 from rota.runtime.signals import Discard, Fail, Retry, Signal, Snooze
 from rota.stores.base import MAX_TEXT
 
-__all__ = ["REASONS", "SUCCESS", "StopCause", "Verdict", "of_error", "of_stop", "of_value", "shortened"]
+__all__ = ["REASONS", "SUCCESS", "StopCause", "Verdict", "after_stop", "of_error", "of_stop", "of_value", "shortened"]
 
 REASONS: Final = frozenset({"error", "timeout", "cancelled", "lost", "poison", "rate_limited", "discarded"})
 """The reason classes: what dashboards and alerts group by."""
@@ -102,6 +116,14 @@ def of_stop(cause: StopCause, timeout_ms: Millis) -> Verdict | None:
             )
         case StopCause.LOST:
             return None
+
+
+def after_stop(verdict: Verdict | None, cause: StopCause, timeout_ms: Millis) -> Verdict | None:
+    """What becomes of a run that ended like this (None: by its cancellation) after it was told to stop."""
+    is_done = verdict is not None and verdict.transition is Transition.COMPLETE and verdict.is_explicit
+    if is_done and cause not in (StopCause.TIMEOUT, StopCause.LOST):
+        return verdict
+    return of_stop(cause, timeout_ms)
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rota.call_timeout import seconds_of
 from rota.clock import DAY, SECOND, Clock, Millis
-from rota.core.task import Task, Transition
+from rota.core.task import Transition
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
@@ -31,6 +31,7 @@ from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
 from rota.runtime.reconciler import Reconcilable, Reconciler
 from rota.runtime.recorder import Recorder
+from rota.runtime.running import Running
 from rota.runtime.stats import InstanceStats
 from rota.runtime.sweeper import Sweeper
 from rota.runtime.thread_duty import ThreadDuty
@@ -218,7 +219,8 @@ class Worker:
         self._expect_loops()
         self._heartbeat.start()
         self._sweeper.start()
-        log.info("worker started", instance=self.instance, types=self._dispatcher.names)
+        loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
+        log.info("worker started", instance=self.instance, types=self._dispatcher.names, loop=loop)
         async with asyncio.TaskGroup() as group:
             claiming = group.create_task(self._dispatcher.run(), name="rota-dispatcher")
             own, added = _start(group, self._own), _start(group, self._added)
@@ -327,10 +329,11 @@ class Worker:
         swept = await self._sweeper.pass_once()
         return bool(handed or swept.reaped)
 
-    def _on_settled(self, task: Task, transition: Transition, landed: bool) -> None:
-        if landed and transition is Transition.COMPLETE and task.task_type in self._pump.followed:
+    def _on_settled(self, ended: Sequence[Running]) -> None:
+        followed = self._pump.followed
+        if followed and any(running.task.task_type in followed and _is_done(running) for running in ended):
             self._pump.wake()
-        self._dispatcher.freed(task.task_type)
+        self._dispatcher.freed({running.task.task_type for running in ended})
         self._wake_idler.set()
 
     def _ticked(self, tick: Tick) -> None:
@@ -358,6 +361,11 @@ class Worker:
         for duty in (self._dispatcher, self._sweeper, self._heartbeat, *self._own, *self._added):
             if duty.patience is not None:
                 self._pulse.expect(duty.name, duty.patience)
+
+
+def _is_done(running: Running) -> bool:
+    verdict = running.verdict
+    return running.landed and verdict is not None and verdict.transition is Transition.COMPLETE
 
 
 def _start(group: asyncio.TaskGroup, duties: Sequence[Duty[Any]]) -> _Tasks:

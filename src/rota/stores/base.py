@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from rota.clock import Instant, Millis
 from rota.codec import warmed
 from rota.core.history import Resolution, Slice
-from rota.core.outcome import Reply, Scheduled, Touched
+from rota.core.outcome import Reply, Scheduled, Settled, Touched
 from rota.core.task import (
     Activity,
     Change,
@@ -373,6 +373,13 @@ class Store(ABC):
     async def open(self) -> None:
         """Connect, bring the schema up to date, refuse a newer major version (`SchemaMismatch`)."""
 
+    async def upgrade(self, *, force: bool = False) -> int:
+        """Bring along what an older version wrote, where opening does not do that by itself; how many records were
+        written anew. Not while somebody works on it, unless forced. The store is closed before and after."""
+        await self.open()
+        await self.close()
+        return 0
+
     @abstractmethod
     async def close(self) -> None:
         """Finish the groups in flight and let go of everything. Closing twice is harmless."""
@@ -457,6 +464,16 @@ class Store(ABC):
 
         Guard: the token. The run's record, the counters, the next due time and the un-parking of whoever waited for
         the serial are one step. Answers ok, already (the same settle again) or stale.
+        """
+
+    @abstractmethod
+    async def settle_runs(
+        self, settlements: Sequence[Settlement], *, now: Instant | None = None
+    ) -> list[Settled | Exception]:
+        """The same for a worker, which settles thousands a second and has made the settlements itself.
+
+        Each is answered by itself, without its task: what cannot be written is answered by its error, and the others
+        are written all the same.
         """
 
     # --- what people ask for ---

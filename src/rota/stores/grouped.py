@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
-from rota.core.outcome import Reply, Scheduled, Touched
+from rota.core.outcome import Reply, Scheduled, Settled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, RunRecord, Settlement, Transition
 from rota.errors import InvalidInput
 from rota.group_commit import GroupCommit
@@ -30,7 +30,14 @@ Result = TypeVar("Result")
 Verb = Callable[[Work, list[Item]], list[Result]]
 """A verb of `verbs.py` that takes a list: one answer for each item."""
 
-_GROUPED: tuple[Verb[Any, Any], ...] = (verbs.schedule, verbs.touch, verbs.update, verbs.settle, verbs.apply)
+_GROUPED: tuple[Verb[Any, Any], ...] = (
+    verbs.schedule,
+    verbs.touch,
+    verbs.update,
+    verbs.settle,
+    verbs.settle_runs,
+    verbs.apply,
+)
 _IDENTITIES, _RUNS = "known", "runs"
 """The two parts of a user's export, as its cursor names them."""
 
@@ -106,6 +113,13 @@ class GroupedStore(Store):
 
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         return await self._submit(verbs.settle, [limits.check_settlement(each) for each in settlements], now)
+
+    async def settle_runs(
+        self, settlements: Sequence[Settlement], *, now: Instant | None = None
+    ) -> list[Settled | Exception]:
+        if now is not None:
+            return await self._write(verbs.settle_runs, list(settlements), now)
+        return await self._groups[verbs.settle_runs].submit_each(settlements)
 
     async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None

@@ -19,7 +19,7 @@ from rota.core import serial as serials
 from rota.core.bucket import Bucket
 from rota.core.history import KEPT_MS, Resolution, Slice, add
 from rota.core.lifecycle import Step
-from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Settled, Touched, TouchOutcome
 from rota.core.rank import Head, by_rank, head_of
 from rota.core.task import (
     Activity,
@@ -76,6 +76,7 @@ __all__ = [
     "restore",
     "schedule",
     "settle",
+    "settle_runs",
     "take",
     "tick",
     "touch",
@@ -266,7 +267,11 @@ def _seen(work: Work, queue: Queue, exclude: Collection[Identity]) -> list[Task]
 
 
 def _heads(work: Work, candidates: Sequence[Task]) -> list[Head]:
-    return [head_of(task, work.type_of(task.task_type).aging_ms) for task in candidates]
+    """Of one type's tasks."""
+    if not candidates:
+        return []
+    aging_ms = work.type_of(candidates[0].task_type).aging_ms
+    return [head_of(task, aging_ms) for task in candidates]
 
 
 def _start(work: Work, queue: Queue, seen: Sequence[Task], request: ClaimRequest) -> None:
@@ -290,7 +295,7 @@ def _candidates(work: Work, task_type: TaskType, wanted: int, exclude: Collectio
         task
         for task in merged
         if task.status is TaskStatus.PENDING and not task.parked and task.scheduled_at <= work.now
-        if task.identity not in exclude
+        if not exclude or task.identity not in exclude
     )
     return list(islice(found, wanted))
 
@@ -308,19 +313,21 @@ def _take_some(
     lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
     is_kept_back = False
     for task in candidates:
-        if holders.is_elsewhere(task):
-            is_kept_back = True
-            continue
-        if holders.is_busy(task):
-            work.set_task(serials.park(task))
-            continue
-        if not allowance.grants(task.cost):
+        if task.serial is not None:
+            if holders.is_elsewhere(task.serial):
+                is_kept_back = True
+                continue
+            if holders.is_busy(task):
+                work.set_task(serials.park(task))
+                continue
+        if not (allowance.is_all or allowance.grants(task.cost)):
             break
         # Whatever the store's counter and its clock say: for one task the order never breaks.
         token = max(next(tokens), task.last_token + 1)
         lease = Lease(token, work.now + lease_ms, request.instance, request.claim_id)
-        step = lifecycle.claim(work.entry(task.identity), lease, task_type, work.now)
-        work.apply(step, task.identity)
+        identity = task.identity
+        step = lifecycle.claim(work.entry(identity), lease, task_type, work.now)
+        work.apply(step, identity)
         if step.answer is Answer.OK and step.task is not None:
             holders.add(task)
             taken.append(step.task)
@@ -349,9 +356,9 @@ class _Holders:
         running: Mapping[str, int] = work.transaction.running_under(task_type, held) if held else {}
         self._running = {serial: running.get(serial, 0) for serial in held}
 
-    def is_elsewhere(self, task: Task) -> bool:
-        """Whether another step holds its serial, so that nobody can say who runs under it."""
-        return task.serial is not None and task.serial not in self._running
+    def is_elsewhere(self, serial: str) -> bool:
+        """Whether another step holds the serial, so that nobody can say who runs under it."""
+        return serial not in self._running
 
     def is_busy(self, task: Task) -> bool:
         return task.serial is not None and self._running[task.serial] >= task.permits
@@ -369,6 +376,7 @@ class _Allowance:
         self.wait_ms: Millis = 0
         self._costs = _open_bucket(work, buckets.rate_bucket(task_type.name), task_type.rate_limit)
         self._starts = _open_bucket(work, buckets.start_bucket(task_type.name), task_type.start_limit)
+        self.is_all = self._costs is None and self._starts is None
 
     def grants(self, cost: int) -> bool:
         """Whether one more may start. It is paid for in both buckets, or in none."""
@@ -445,11 +453,12 @@ def renew(work: Work, renewals: Sequence[Renewal], lease_ms: Millis) -> list[Rep
 
 
 def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
-    return _each(
-        work,
-        settlements,
-        lambda entry, item: lifecycle.settle(entry, item, work.type_of(item.task_type), work.now),
-    )
+    type_of, now = work.type_of, work.now
+    return _each(work, settlements, lambda entry, item: lifecycle.settle(entry, item, type_of(item.task_type), now))
+
+
+def settle_runs(work: Work, settlements: Sequence[Settlement]) -> list[Settled]:
+    return [Settled(answer, task and task.status) for answer, task in settle(work, settlements)]
 
 
 # --- what people ask for --------------------------------------------------------------------------------------------

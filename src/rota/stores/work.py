@@ -46,6 +46,7 @@ class Work:
         self._completions: list[Completion] = []
         self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(partial(defaultdict[str, int], int))
         self._holds_serials = False
+        self._effective: dict[str, TaskType] = {}
         self._followed = {name for record in self.types.values() for name in record.task_type.after}
 
     # --- reading ---
@@ -76,7 +77,10 @@ class Work:
 
     def type_of(self, name: str) -> TaskType:
         """The settings that count, with what an operator has overridden."""
-        return self.type_record(name).effective
+        found = self._effective.get(name)
+        if found is None:
+            found = self._effective[name] = self.type_record(name).effective
+        return found
 
     def type_record(self, name: str) -> TypeRecord:
         record = self.types.get(name)
@@ -92,7 +96,7 @@ class Work:
 
     def apply(self, step: Step, identity: Identity) -> None:
         """Take over what the lifecycle decided."""
-        self._move(identity, step.entry)
+        self._move(identity, Entry(step.task, step.past))
         for run in step.runs:
             self._record(run)
         if step.completed and step.task is not None and identity.task_type in self._followed:
@@ -107,19 +111,19 @@ class Work:
         self._deltas[task_type]["coalesced_total"] += 1
 
     def _move(self, identity: Identity, entry: Entry) -> None:
-        known = self._after[identity]
-        if entry.task is known.task and entry.past is known.past:
+        before, past = self._after[identity]
+        task = entry.task
+        if task is before and entry.past is past:
             return
-        before = known.task
         counters = self._deltas[identity.task_type]
         if before is not None:
             counters[before.status] -= 1
-        if entry.task is not None:
-            counters[entry.task.status] += 1
-            if before is None or (not before.status.is_live and entry.task.status.is_live):
+        if task is not None:
+            counters[task.status] += 1
+            if before is None or (not before.status.is_live and task.status.is_live):
                 counters["created_total"] += 1
-            if entry.task.status is TaskStatus.PENDING and not entry.task.parked:
-                due_at = entry.task.scheduled_at
+            if task.status is TaskStatus.PENDING and not task.parked:
+                due_at = task.scheduled_at
                 self.earliest_due_at = due_at if self.earliest_due_at is None else min(self.earliest_due_at, due_at)
         self._after[identity] = entry
 

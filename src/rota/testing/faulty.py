@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from rota.clock import Instant, Millis
 from rota.core.history import Resolution, Slice
-from rota.core.outcome import Reply, Scheduled, Touched
+from rota.core.outcome import Reply, Scheduled, Settled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
@@ -209,6 +209,11 @@ class FaultyStore(Store):
 
     async def settle(self, settlements: Sequence[Settlement], *, now: Instant | None = None) -> list[Reply]:
         return await self._do("settle", lambda: self.store.settle(settlements, now=now))
+
+    async def settle_runs(
+        self, settlements: Sequence[Settlement], *, now: Instant | None = None
+    ) -> list[Settled | Exception]:
+        return await self._do("settle", lambda: self.store.settle_runs(settlements, now=now))
 
     async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND
 from rota.core.lifecycle import MAX_SNOOZES
@@ -62,6 +63,24 @@ class TestComplete(Suite):
         replies = await world.store.settle(items, now=world.now)
         assert [reply.answer for reply in replies] == [Answer.OK, Answer.STALE] * 4 + [Answer.OK]
         assert [reply.task.key for reply in replies if reply.task] == [task.key for task in tasks]
+        await world.check_counts()
+
+    async def test_a_worker_is_told_what_each_of_its_runs_led_to(self, world: World, work: TaskType) -> None:
+        await world.store.schedule([NewTask(task_type=WORK, key=f"k{number}") for number in range(4)], now=world.now)
+        ends = (Transition.COMPLETE, Transition.FAIL, Transition.SNOOZE, Transition.COMPLETE)
+        items = [
+            Settlement(task_type=WORK, key=task.key, token=task.token, transition=transition)
+            for task, transition in zip(await world.claim(4), ends, strict=True)
+        ]
+        items[3] = replace(items[3], token=items[3].token + 1_000)
+        assert await world.store.settle_runs(items, now=world.now) == [
+            (Answer.OK, TaskStatus.COMPLETED),
+            (Answer.OK, TaskStatus.FAILED),
+            (Answer.OK, TaskStatus.PENDING),
+            (Answer.STALE, TaskStatus.RUNNING),
+        ]
+        (said_again,) = await world.store.settle_runs(items[:1], now=world.now)
+        assert said_again == (Answer.ALREADY, TaskStatus.COMPLETED)
         await world.check_counts()
 
     async def test_only_the_end_of_a_run_settles_it(self, world: World, work: TaskType) -> None:
