@@ -125,6 +125,9 @@ State = TaskStatus | Special
 
 _PENDING, _RUNNING, _PAUSED = TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PAUSED
 _COMPLETED, _FAILED, _CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
+# Looking a member up in its enum takes as long as a small function does, and a run's end asks for many.
+_COMPLETE, _SNOOZE, _REAP = Transition.COMPLETE, Transition.SNOOZE, Transition.REAP
+_OK, _CANCEL, _NO_WANT = Answer.OK, Want.CANCEL, Want.NONE
 _ABSENT, _SAME, _LEAVE, _GONE = Special.ABSENT, Special.SAME, Special.LEAVE, Special.GONE
 
 TABLE: Mapping[Transition, Mapping[State, State]] = {
@@ -342,7 +345,7 @@ def _take(entry: Entry, task: Task, lease: Lease, now: Instant, runs: tuple[RunR
         progress=None,
         updated_at=now,
     )
-    return Step(Answer.OK, running, replace(entry.past, last_claimed_at=now), runs)
+    return Step(_OK, running, replace(entry.past, last_claimed_at=now), runs)
 
 
 def _wait_for(
@@ -461,23 +464,23 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
     if failed and retry_at is None and counted.crashes >= MAX_CRASHES:
         counted = replace(counted, reason=POISON)
     run = _run_of(task, settled, counted.reason, now)
-    if task.want is Want.CANCEL:
-        completed = settled.transition is Transition.COMPLETE
+    if task.want is _CANCEL:
+        completed = settled.transition is _COMPLETE
         past = _remember(entry.past, settled, task_type, now, ended=completed)
         # The series lives as long as its last run: whatever passed until then has its row.
         runs = (run, *_unclaimed(task, "cancelled", now))
-        return Step(Answer.OK, _finish(counted, _CANCELLED, task_type, now), past, runs, completed)
+        return Step(_OK, _finish(counted, _CANCELLED, task_type, now), past, runs, completed)
     if retry_at is not None:
-        return Step(Answer.OK, _wait_again(counted, retry_at, now), entry.past, (run,))
+        return Step(_OK, _wait_again(counted, retry_at, now), entry.past, (run,))
     past = _remember(entry.past, settled, task_type, now, ended=True)
-    completed = settled.transition is Transition.COMPLETE
+    completed = settled.transition is _COMPLETE
     following, passed = _next_in_series(counted, now)
     if following is not None:
-        return Step(Answer.OK, following, past, (run, *passed), completed)
+        return Step(_OK, following, past, (run, *passed), completed)
     if task.dirty and not breaker_is_open(past, task_type, now):
-        return Step(Answer.OK, _follow_up(counted, task_type, now), past, (run, *passed), completed)
+        return Step(_OK, _follow_up(counted, task_type, now), past, (run, *passed), completed)
     final = _finish(counted, _FAILED if failed else _COMPLETED, task_type, now)
-    return Step(Answer.OK, final, past, (run, *passed), completed)
+    return Step(_OK, final, past, (run, *passed), completed)
 
 
 def _count(task: Task, settled: Settlement, now: Instant) -> Task:
@@ -494,8 +497,8 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
         last_token=task.token,
         last_outcome=transition,
         errors=task.errors + (transition in ERRED),
-        crashes=task.crashes + (transition is Transition.REAP),
-        snoozes=task.snoozes + 1 if transition is Transition.SNOOZE else 0,
+        crashes=task.crashes + (transition is _REAP),
+        snoozes=task.snoozes + 1 if transition is _SNOOZE else 0,
         attempt=task.attempt - (transition in PUT_OFF),
         reason=settled.reason or REASON_OF.get(transition),
         error=settled.error,
@@ -506,7 +509,7 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
 
 def _retry_at(counted: Task, settled: Settlement, task_type: TaskType, now: Instant) -> Instant | None:
     """When the same work is tried again, or None if it is not."""
-    if settled.transition is Transition.COMPLETE:
+    if settled.transition is _COMPLETE:
         return None
     match settled.transition:
         case Transition.RELEASE:
@@ -600,7 +603,7 @@ def _finish(task: Task, status: TaskStatus, task_type: TaskType, now: Instant) -
     return replace(
         task,
         status=status,
-        want=Want.NONE,
+        want=_NO_WANT,
         dirty=False,
         parked=False,
         manual=False,
@@ -617,7 +620,7 @@ def _remember(past: Past, settled: Settlement, task_type: TaskType, now: Instant
         return past
     kept_ms = max(DAY, 2 * task_type.interval_ms)
     forget_at = max(now + kept_ms, past.forget_at or 0)
-    if settled.transition is Transition.COMPLETE:
+    if settled.transition is _COMPLETE:
         return Past(last_exec_at=now, last_claimed_at=past.last_claimed_at, forget_at=forget_at)
     remembered = replace(past, last_exec_at=now, forget_at=forget_at)
     if settled.transition is Transition.DISCARD:

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import merge
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from rota.clock import Instant, Millis
 from rota.core.task import Task
 
-__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "DueLine", "Head", "by_rank", "head_of", "rank", "shares"]
+__all__ = ["HIGHEST_PRIORITY", "LOWEST_PRIORITY", "DueLine", "Head", "Heads", "by_rank", "rank", "shares"]
 
 LOWEST_PRIORITY = 0
 HIGHEST_PRIORITY = 10
@@ -33,9 +33,9 @@ def rank(task: Task, aging_ms: Millis) -> tuple[Instant, Instant, str]:
     return (task.scheduled_at - task.priority * aging_ms, task.scheduled_at, task.key)
 
 
-def by_rank(lanes: Iterable[Iterable[Task]], aging_ms: Millis) -> Iterator[Task]:
+def by_rank(lanes: Sequence[Iterable[Task]], aging_ms: Millis) -> Iterator[Task]:
     """The tasks of several lanes, each in due order, as one sequence in rank order."""
-    return merge(*lanes, key=partial(rank, aging_ms=aging_ms))
+    return iter(lanes[0]) if len(lanes) == 1 else merge(*lanes, key=partial(rank, aging_ms=aging_ms))
 
 
 class Head(NamedTuple):
@@ -57,8 +57,26 @@ class DueLine(NamedTuple):
     has_own: bool = False
 
 
-def head_of(task: Task, aging_ms: Millis) -> Head:
-    return Head(task.scheduled_at - task.priority * aging_ms, task.scheduled_at, task.priority)
+class Heads(Sequence[Head]):
+    """Due tasks of one type as other types see them, each when it is looked at: where there is room for all of them,
+    nobody looks."""
+
+    def __init__(self, tasks: Sequence[Task], aging_ms: Millis) -> None:
+        self._tasks = tasks
+        self._aging_ms = aging_ms
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @overload
+    def __getitem__(self, at: int) -> Head: ...
+    @overload
+    def __getitem__(self, at: slice) -> Heads: ...
+    def __getitem__(self, at: int | slice) -> Head | Heads:
+        if isinstance(at, slice):
+            return Heads(self._tasks[at], self._aging_ms)
+        task = self._tasks[at]
+        return Head(task.scheduled_at - task.priority * self._aging_ms, task.scheduled_at, task.priority)
 
 
 def shares(lines: Sequence[DueLine], limit: int) -> list[int]:

@@ -40,6 +40,12 @@ class Dialect(Protocol):
         ...
 
     @staticmethod
+    def by_keys(query: Select[Any], key: ColumnElement[str]) -> Select[Any]:
+        """The query for each of the parameter `keys`, in their order. With the rest of its conditions a key says which
+        row it is, and the row is found by that, whatever the database believes to know about the others."""
+        ...
+
+    @staticmethod
     def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
         """The query, holding its rows until the transaction ends; or passing over those that others hold. `of`: of
         several tables, only the rows of this one."""

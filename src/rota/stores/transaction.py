@@ -27,12 +27,8 @@ from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 __all__ = ["Completion", "Retention", "Sweeps", "Transaction", "UserData", "WholeTransaction", "Written"]
 
 
-class Written(NamedTuple):
-    """One identity before and after the step."""
-
-    identity: Identity
-    before: Entry
-    after: Entry
+Written = tuple[Identity, Entry, Entry]
+"""One identity, before and after the step."""
 
 
 class Completion(NamedTuple):

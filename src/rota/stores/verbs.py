@@ -20,7 +20,7 @@ from rota.core.bucket import Bucket
 from rota.core.history import KEPT_MS, Resolution, Slice, add
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Settled, Touched, TouchOutcome
-from rota.core.rank import Head, by_rank, head_of
+from rota.core.rank import Heads, by_rank
 from rota.core.task import (
     Activity,
     Change,
@@ -249,7 +249,8 @@ def claim(work: Work, request: ClaimRequest) -> Claimed:
         # Write what was parked or skipped, so that the next look finds others.
         work.flush()
         candidates = [_seen(work, queue, request.exclude) for queue in queues]
-        claiming.share_out(queues, [_heads(work, seen) for seen in candidates])
+        heads = [Heads(seen, _aging_of(work, queue.name)) for queue, seen in zip(queues, candidates, strict=True)]
+        claiming.share_out(queues, heads)
         # By name, in every claim: each type may have a bucket to wait for.
         for queue, seen in sorted(zip(queues, candidates, strict=True), key=lambda pair: pair[0].name):
             _start(work, queue, seen, request)
@@ -266,12 +267,9 @@ def _seen(work: Work, queue: Queue, exclude: Collection[Identity]) -> list[Task]
     return _candidates(work, work.type_of(queue.name), queue.reach, exclude) if _runs(work, queue.name) else []
 
 
-def _heads(work: Work, candidates: Sequence[Task]) -> list[Head]:
-    """Of one type's tasks."""
-    if not candidates:
-        return []
-    aging_ms = work.type_of(candidates[0].task_type).aging_ms
-    return [head_of(task, aging_ms) for task in candidates]
+def _aging_of(work: Work, task_type: str) -> Millis:
+    """Of a type that nobody knows there is nothing to be ranked."""
+    return work.type_of(task_type).aging_ms if task_type in work.types else 0
 
 
 def _start(work: Work, queue: Queue, seen: Sequence[Task], request: ClaimRequest) -> None:

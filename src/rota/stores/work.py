@@ -16,7 +16,7 @@ from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Task,
 from rota.core.task_type import TaskType
 from rota.errors import UnknownTaskType
 from rota.stores.base import TypeRecord
-from rota.stores.transaction import Completion, Transaction, Written
+from rota.stores.transaction import Completion, Transaction
 
 __all__ = ["SOON_MS", "TOTALS", "Work", "unit_of_work"]
 
@@ -190,9 +190,9 @@ class Work:
 
     def _write(self) -> None:
         changes = [
-            Written(identity, before, self._after[identity])
+            (identity, before, after)
             for identity, before in self._before.items()
-            if before is not self._after[identity]
+            if before is not (after := self._after[identity])
         ]
         transaction = self.transaction
         if changes:

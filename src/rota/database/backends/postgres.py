@@ -17,10 +17,14 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
+    column,
     create_engine,
     event,
     func,
+    literal_column,
+    select,
     text,
+    true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import ExceptionContext
@@ -97,6 +101,15 @@ class PostgresDialect:
     @staticmethod
     def keys(keys: Collection[str]) -> object:
         return list(keys)
+
+    @staticmethod
+    def by_keys(query: Select[Any], key: ColumnElement[str]) -> Select[Any]:
+        # Of a table that nobody has analysed yet the server takes a type for rare, and reads all of its rows to find
+        # two hundred keys. The limit keeps it from turning this into a join of its own liking.
+        keys = func.unnest(bindparam("keys", type_=ARRAY(Text))).table_valued(column("key", Text), name="wanted")
+        wanted = keys.render_derived()
+        row = query.where(key == wanted.c.key).limit(literal_column("1")).lateral("row")
+        return select(*row.c).select_from(wanted.join(row, true()))
 
     @staticmethod
     def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:

@@ -63,6 +63,10 @@ class SqliteDialect:
     def keys(keys: Collection[str]) -> object:
         return json.dumps(list(keys))
 
+    @classmethod
+    def by_keys(cls, query: Select[Any], key: ColumnElement[str]) -> Select[Any]:
+        return query.where(cls.among(key)).order_by(key)
+
     @staticmethod
     def locked(query: AnySelect, *, pass_over: bool = False, of: Table | None = None) -> AnySelect:
         return query

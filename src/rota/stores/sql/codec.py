@@ -52,7 +52,7 @@ assert tuple(tasks.c.keys()) == COLUMN_NAMES, "scheduled_tasks and Task have dri
 # --- reading --------------------------------------------------------------------------------------------------------
 
 _REST = (
-    *("device_id", "agent_id", "owner", "serial", "permits", "cost", "parked"),
+    *("owner", "serial", "permits", "cost", "parked"),
     *("trigger", "policy", "opened_at", "next_fire", "fires_run", "max_runs", "expires_at", "manual"),
     *("dirty", "want", "renewed", "extended", "errors", "crashes", "snoozes"),
     *("reason", "error", "result", "progress", "fail_count", "fail_until"),

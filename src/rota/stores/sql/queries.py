@@ -86,7 +86,7 @@ def get(connection: Connection, identities: Sequence[Identity]) -> list[Task | N
 
 @cache
 def _get_statement(dialect: type[SqliteDialect] | type[PostgresDialect]) -> Select[Any]:
-    return select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type"), dialect.among(_c.key))
+    return dialect.by_keys(select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type")), _c.key)
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------

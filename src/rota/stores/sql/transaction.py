@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import compress, groupby
-from operator import attrgetter, is_not
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -56,8 +56,6 @@ from rota.database.upsert import upsert
 from rota.keys import encoded
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
 from rota.stores.sql.codec import (
-    BLANK,
-    COLUMN_NAMES,
     ENTRY_COLUMNS,
     ERASURE_COLUMNS,
     decode_entry,
@@ -65,7 +63,7 @@ from rota.stores.sql.codec import (
     values_of,
     values_of_run,
 )
-from rota.stores.sql.writing import Writing, inserting, logging, updating
+from rota.stores.sql.writing import Writing, inserting, logging, overwriting, updating
 from rota.stores.transaction import Completion, Written
 
 __all__ = ["TASKS_CHANGED", "TYPES", "Lanes", "SqlTransaction"]
@@ -80,10 +78,8 @@ _IS_RUNNING = _c.status == literal_column("'running'")
 _IS_WAITING = _c.status.in_([literal_column("'pending'"), literal_column("'paused'")])
 _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'"), literal_column("'paused'")])
 _ENTRY = select(*ENTRY_COLUMNS)
-_ALL = tuple(range(len(COLUMN_NAMES)))
-_BEHIND_IDENTITY = _ALL[2:]
 _decode_rows = warmed(msgspec.json.Decoder(list[list[Any]]), "[]").decode
-_TYPE, _IDENTITY = attrgetter("task_type"), attrgetter("identity")
+_TYPE, _IDENTITY = attrgetter("task_type"), itemgetter(0)
 
 _NEVER = 2**62
 """An instant that nothing is later than."""
@@ -108,7 +104,7 @@ class SqlTransaction:
         self._shard = shard % dialect.count_shards
         self._known_lanes = known_lanes
         self._pending: dict[str, int] = {}
-        self._found: set[Identity] = set()
+        self._found: set[tuple[str, str]] = set()
         """The identities that have a row."""
         self._heads: dict[tuple[str, Instant], Sequence[Instant | None]] = {}
         """When something of a type is due next after an instant, in each lane, as far as that is known already."""
@@ -123,56 +119,61 @@ class SqlTransaction:
         return read_later(self._connection, statement, parameters or {}).rows()
 
     def _entries(self, statement: Executable, **parameters: object) -> list[Entry]:
-        return [self._entry(row) for row in self._rows(statement, parameters)]
+        return self._found_in(self._rows(statement, parameters))
 
     def _rows(self, statement: Executable, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """What a query of entries finds, in one step of the database."""
         rows = self._all(statement, parameters)
         return _decode_rows(rows[0][0]) if self._database == "sqlite" else rows
 
-    def _entry(self, row: Sequence[Any]) -> Entry:
-        self._found.add(Identity(row[0], row[1]))
-        return decode_entry(row)
+    def _found_in(self, rows: Sequence[Sequence[Any]]) -> list[Entry]:
+        self._found.update([(row[0], row[1]) for row in rows])
+        return list(map(decode_entry, rows))
 
     # --- identities ---
 
     def load(self, identities: Collection[Identity]) -> Mapping[Identity, Entry]:
         found: dict[Identity, Entry] = {}
         for task_type, group in groupby(sorted(identities), key=_TYPE):
-            keys = self._dialect.keys([identity.key for identity in group])
-            for row in self._rows(_load_statement(type(self._dialect)), {"task_type": task_type, "keys": keys}):
-                found[Identity(row[0], row[1])] = decode_entry(row)
+            by_key = {identity.key: identity for identity in group}
+            given = {"task_type": task_type, "keys": self._dialect.keys(by_key)}
+            for row in self._rows(_load_statement(type(self._dialect)), given):
+                found[by_key[row[1]]] = decode_entry(row)
         self._found.update(found)
         return found
 
     def write(self, changes: Sequence[Written]) -> None:
         self._heads = {}
-        inserted: defaultdict[tuple[int, ...], list[Values]] = defaultdict(list)
-        updated: defaultdict[tuple[int, ...], list[Values]] = defaultdict(list)
+        new: list[Values] = []
+        remains: list[Values] = []
+        old: list[Entry] = []
+        changed: list[Entry] = []
         removed: list[Identity] = []
         for identity, before, after in sorted(changes, key=_IDENTITY):
             if after.task is None and after.past == NO_PAST:
                 if identity in self._found:
                     self._found.discard(identity)
                     removed.append(identity)
-                continue
-            values = values_of(identity, after)
-            if identity not in self._found:
-                inserted[_differing(BLANK, values)].append(values)
+            elif identity not in self._found:
                 self._found.add(identity)
-            elif before.task is None:
+                new.append(values_of(identity, after))
+            elif before.task is None or after.task is None:
                 # What is left of a purged task is written over, whatever it is.
-                updated[_ALL].append(values)
+                remains.append(values_of(identity, after))
             else:
-                updated[_differing(values_of(identity, before), values)].append(values)
-        for columns, rows in inserted.items():
-            if self._count_written(inserting(self._database, columns, rows)) != len(rows):
-                raise Conflict("another transaction has made one of these identities first")
-        for columns, rows in updated.items():
-            if len(columns) > 2:
-                write_later(self._connection, *updating(self._database, columns, rows))
+                old.append(before)
+                changed.append(after)
+        if new and self._count_written(inserting(self._database, new)) != len(new):
+            raise Conflict("another transaction has made one of these identities first")
+        if remains:
+            write_later(self._connection, *overwriting(self._database, remains))
+        if changed and (writing := updating(self._database, old, changed)) is not None:
+            write_later(self._connection, *writing)
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
+        self._remember_lanes(changes)
+
+    def _remember_lanes(self, changes: Sequence[Written]) -> None:
         lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
         if lanes:
             new = [{"task_type": task_type, "priority": priority} for task_type, priority in sorted(lanes)]
@@ -197,13 +198,13 @@ class SqlTransaction:
             return [self._entries(_LANE, **given, priority=priority) for priority in lanes]
         # In one go, with the heads of the lanes, which whoever finds less than it wants asks for next.
         heads: dict[int, Instant | None] = {}
-        found: defaultdict[int, list[Entry]] = defaultdict(list)
+        found: defaultdict[int, list[Sequence[Any]]] = defaultdict(list)
         for priority, head, *row in self._all(_ALL_LANES, given):
             heads[priority] = head
             if row[0] is not None:
-                found[priority].append(self._entry(row))
+                found[priority].append(row)
         self._heads[task_type, now] = list(heads.values())
-        return list(found.values())
+        return list(map(self._found_in, found.values()))
 
     def next_due(self, task_type: str, after: Instant) -> Instant | None:
         heads = self._heads.get((task_type, after))
@@ -639,7 +640,7 @@ _LEAVE = delete(tables.instances).where(tables.instances.c.instance == bindparam
 
 @cache
 def _load_statement(dialect: type[Dialect]) -> Executable:
-    return dialect.in_one_row(dialect.locked(_ENTRY.where(_OF_TYPE, dialect.among(_c.key)).order_by(_c.key)))
+    return dialect.in_one_row(dialect.by_keys(dialect.locked(_ENTRY.where(_OF_TYPE)), _c.key))
 
 
 @cache
@@ -735,12 +736,6 @@ def _count_statement(database: str) -> Executable:
     statement = upsert(database, tables.task_counts)
     new = {name: tables.task_counts.c[name] + statement.excluded[name] for name in tables.COUNTERS}
     return statement.on_conflict_do_update(index_elements=["task_type", "shard"], set_=new)
-
-
-def _differing(before: Values, after: Values) -> tuple[int, ...]:
-    """The columns of the identity, and those in which two rows of it differ. What no step has touched is the very same
-    object."""
-    return (0, 1, *compress(_BEHIND_IDENTITY, map(is_not, before[2:], after[2:])))
 
 
 def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:

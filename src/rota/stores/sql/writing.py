@@ -10,20 +10,22 @@ hundred could take a second; in one step it waits once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Executable, Table, and_, bindparam, func, literal_column, select, text, update
+from msgspec.structs import astuple
+from sqlalchemy import ColumnElement, Executable, Select, Table, bindparam, func, literal_column, select, text
 
+from rota.core.task import Entry
 from rota.database.many import as_document, new_values
 from rota.database.tables.tasks import run_logs, tasks
 from rota.database.upsert import upsert
-from rota.stores.sql.codec import COLUMN_NAMES, FLAGS, RUN_COLUMNS, plain_value
+from rota.stores.sql.codec import BLANK, COLUMN_NAMES, FLAGS, RUN_COLUMNS, plain_value
 
-__all__ = ["Writing", "inserting", "logging", "updating"]
+__all__ = ["Writing", "inserting", "logging", "overwriting", "updating"]
 
 _IDENTITY = ("task_type", "key")
 _SHARED = frozenset(
@@ -39,7 +41,12 @@ _SHARED = frozenset(
 none is: two statements for each shape, and not one for each accident."""
 _RUN_NAMES = tuple(column.name for column in RUN_COLUMNS[1:])
 
+_STATEMENTS = 256
+"""How many are kept. A few shapes make up nearly all of the work; a rare mixture may have a statement of its own."""
+
 Row = Sequence[Any]
+Columns = Mapping[str, Sequence[Any]]
+"""The values of some rows, column by column: what holds for a column is asked once, and not for each row."""
 
 
 class Writing(NamedTuple):
@@ -49,107 +56,128 @@ class Writing(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-def inserting(database: str, columns: tuple[int, ...], rows: Sequence[Row]) -> Writing:
-    """New tasks, by the columns in which they differ from a blank row. Those that are there already are left alone."""
-    shape = _split(COLUMN_NAMES, columns, rows)
-    statement = _insert_statement(database, tasks, shape.shared_names, shape.names, is_new_only=True)
-    return Writing(statement, shape.parameters(database))
+def inserting(database: str, rows: Sequence[Row]) -> Writing:
+    """New tasks, by the columns in which one of them differs from a blank row. Those that are there already are left
+    alone."""
+    columns = _columns_of(COLUMN_NAMES, rows)
+    used = {
+        name: values
+        for (name, values), blank in zip(columns.items(), BLANK, strict=True)
+        if name in _IDENTITY or values.count(blank) < len(rows)
+    }
+    return _inserting(database, tasks, used, is_new_only=True)
 
 
-def updating(database: str, columns: tuple[int, ...], rows: Sequence[Row]) -> Writing:
-    """Only what changed is written: an index is touched only where one of its columns is. The columns begin with those
-    of the identity."""
-    shape = _split(COLUMN_NAMES, columns, rows)
-    build = _update_in_sqlite if database == "sqlite" else _update_elsewhere
-    return Writing(build(shape.shared_names, shape.names), shape.parameters(database))
+def updating(database: str, before: Sequence[Entry], after: Sequence[Entry]) -> Writing | None:
+    """Only what changed is written: an index is touched only where one of its columns is. None if nothing has. There is
+    a task in each entry."""
+    old = _columns_of_entries(before)
+    changed = {
+        name: values for name, values in _columns_of_entries(after).items() if name in _IDENTITY or old[name] != values
+    }
+    return _updating(database, changed) if len(changed) > len(_IDENTITY) else None
+
+
+def overwriting(database: str, rows: Sequence[Row]) -> Writing:
+    """All columns, whatever was there."""
+    return _updating(database, _columns_of(COLUMN_NAMES, rows))
 
 
 def logging(database: str, rows: Sequence[Row]) -> Writing:
     """Records of runs, with all columns but the id."""
-    shape = _split(_RUN_NAMES, tuple(range(len(_RUN_NAMES))), rows)
-    statement = _insert_statement(database, run_logs, shape.shared_names, shape.names, is_new_only=False)
+    return _inserting(database, run_logs, _columns_of(_RUN_NAMES, rows), is_new_only=False)
+
+
+def _columns_of(names: Sequence[str], rows: Sequence[Row]) -> Columns:
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _columns_of_entries(entries: Sequence[Entry]) -> Columns:
+    tasks_and_pasts = zip(*entries, strict=True)
+    columns = chain.from_iterable(zip(*map(astuple, each), strict=True) for each in tasks_and_pasts)
+    return dict(zip(COLUMN_NAMES, columns, strict=True))
+
+
+def _inserting(database: str, table: Table, columns: Columns, *, is_new_only: bool) -> Writing:
+    shape = _split(columns)
+    statement = _insert_statement(database, table, shape.shared_names, shape.names, is_new_only=is_new_only)
     return Writing(statement, shape.parameters(database))
+
+
+def _updating(database: str, columns: Columns) -> Writing:
+    shape = _split(columns)
+    return Writing(_update_statement(database, shape.shared_names, shape.names), shape.parameters(database))
 
 
 class _Shape(NamedTuple):
     """What rows share, and what each of them has of its own."""
 
     shared: Mapping[str, Any]
-    names: tuple[str, ...]
-    rows: Sequence[Row]
+    own: Columns
 
     @property
     def shared_names(self) -> tuple[str, ...]:
         return tuple(self.shared)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.own)
+
     def parameters(self, database: str) -> dict[str, Any]:
         given = {f"b_{name}": plain_value(value) for name, value in self.shared.items()}
+        rows = list(zip(*self.own.values(), strict=True))
         if database == "sqlite":
-            given["rows"] = msgspec.json.encode(self.rows).decode()
+            given["rows"] = msgspec.json.encode(rows).decode()
         else:
-            given["rows"] = as_document([dict(zip(self.names, row, strict=True)) for row in self.rows])
+            given["rows"] = as_document([dict(zip(self.own, row, strict=True)) for row in rows])
         return given
 
 
-@cache
-def _picking(columns: tuple[int, ...]) -> Callable[[Row], Row]:
-    return cast("Callable[[Row], Row]", itemgetter(*columns))
-
-
-def _split(names: tuple[str, ...], columns: tuple[int, ...], rows: Sequence[Row]) -> _Shape:
-    picked = zip(*map(_picking(columns), rows), strict=True)
-    by_name = {names[at]: values for at, values in zip(columns, picked, strict=True)}
-    for name in FLAGS & by_name.keys():
-        by_name[name] = tuple(map(int, by_name[name]))
-    shared = {name: values[0] for name, values in by_name.items() if name in _SHARED}
-    if any(by_name[name].count(value) < len(rows) for name, value in shared.items()):
+def _split(columns: Columns) -> _Shape:
+    shared = {name: values[0] for name, values in columns.items() if name in _SHARED}
+    if any(columns[name].count(value) < len(columns[name]) for name, value in shared.items()):
         shared = {}
-    own = {name: values for name, values in by_name.items() if name not in shared}
-    return _Shape(shared, tuple(own), list(zip(*own.values(), strict=True)))
+    own = {
+        name: list(map(int, values)) if name in FLAGS else values
+        for name, values in columns.items()
+        if name not in shared
+    }
+    return _Shape(shared, own)
 
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
-def _given(shared: Sequence[str]) -> dict[str, ColumnElement[Any]]:
-    return {name: bindparam(f"b_{name}") for name in shared}
+def _shared_values(table: Table, names: Sequence[str]) -> dict[str, ColumnElement[Any]]:
+    return {name: bindparam(f"b_{name}", type_=table.c[name].type) for name in names}
 
 
-def _from_document(names: Sequence[str], shared: Sequence[str]) -> Any:
-    """The rows of the parameter `rows` as SQLite reads them, with what they share."""
+def _given(database: str, table: Table, names: Sequence[str], shared: Sequence[str]) -> Select[Any]:
+    """The rows of the parameter `rows`, each with what all of them share."""
+    alike = _shared_values(table, shared).values()
+    if database != "sqlite":
+        return select(*new_values(database, table, names).values(), *alike)
     each = func.json_each(bindparam("rows")).table_valued("value")
     own = [func.json_extract(each.c.value, literal_column(f"'$[{at}]'")) for at, _ in enumerate(names)]
     # Without a WHERE, SQLite takes the ON that follows as one of a join.
-    return select(*own, *_given(shared).values()).select_from(each).where(text("true"))
+    return select(*own, *alike).select_from(each).where(text("true"))
 
 
-@cache
+@lru_cache(_STATEMENTS)
 def _insert_statement(
     database: str, table: Table, shared: tuple[str, ...], names: tuple[str, ...], *, is_new_only: bool
 ) -> Executable:
-    statement: Any = upsert(database, table)
-    if database == "sqlite":
-        statement = statement.from_select([*names, *shared], _from_document(names, shared))
-    else:
-        new = new_values(database, table, names)
-        given = [bindparam(f"b_{name}", type_=table.c[name].type) for name in shared]
-        statement = statement.from_select([*names, *shared], select(*(new[name] for name in names), *given))
+    statement: Any = upsert(database, table).from_select([*names, *shared], _given(database, table, names, shared))
     return statement.on_conflict_do_nothing() if is_new_only else statement
 
 
-@cache
-def _update_in_sqlite(shared: tuple[str, ...], names: tuple[str, ...]) -> Executable:
-    """An INSERT of rows that are there: SQLite finds each by its key, and updates it. An UPDATE that is joined with the
-    document may be done the wrong way round, by reading the whole table."""
+@lru_cache(_STATEMENTS)
+def _update_statement(database: str, shared: tuple[str, ...], names: tuple[str, ...]) -> Executable:
+    """An INSERT of rows that are there: each is found by its key, and updated. An UPDATE that is joined with the rows
+    may be done the wrong way round, by reading the whole table."""
     identity = tuple(name for name in _IDENTITY if name in shared)
-    statement: Any = upsert("sqlite", tasks).from_select([*names, *identity], _from_document(names, identity))
-    new = {name: statement.excluded[name] for name in names if name not in _IDENTITY}
-    new |= {name: value for name, value in _given(shared).items() if name not in _IDENTITY}
-    return statement.on_conflict_do_update(index_elements=list(_IDENTITY), set_=new)
-
-
-@cache
-def _update_elsewhere(shared: tuple[str, ...], names: tuple[str, ...]) -> Executable:
-    new = {**new_values("postgresql", tasks, names), **_given(shared)}
-    is_meant = and_(*(tasks.c[name] == new[name] for name in _IDENTITY))
-    return update(tasks).where(is_meant).values({name: value for name, value in new.items() if name not in _IDENTITY})
+    statement: Any = upsert(database, tasks)
+    statement = statement.from_select([*names, *identity], _given(database, tasks, names, identity))
+    new = {name: statement.excluded[name] for name in names} | _shared_values(tasks, shared)
+    changed = {name: value for name, value in new.items() if name not in _IDENTITY}
+    return statement.on_conflict_do_update(index_elements=list(_IDENTITY), set_=changed)
