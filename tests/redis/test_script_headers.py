@@ -22,7 +22,7 @@ from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
 
 LUA = files("rota.stores.redis").joinpath("lua")
-INCLUDED = {"common", "create", "record", "settle_rules", "token"}
+INCLUDED = {"allowance", "common", "create", "lanes", "record", "settle_rules", "token"}
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
 
 

@@ -1,5 +1,7 @@
 --- include record
 --- include token
+--- include lanes
+--- include allowance
 -- pending -> running: due, in rank order, within rate and serial limits; a due task whose serial is busy is parked.
 --
 -- input    limit, instance, claim_id, lease_ms (or nothing: the type's timeout),
@@ -15,42 +17,9 @@
 
 if not read_type() or not runs or input.limit <= 0 then return { now, '', {} } end
 
-local lanes = { { key = named('queue'), priority = NORMAL_LANE } }
-for _, priority in ipairs(call('SMEMBERS', named('lanes'))) do
-  lanes[#lanes + 1] = { key = named('queue', priority), priority = tonumber(priority) }
-end
+open_lanes()
 
--- The first due ones of all lanes, in rank order. The record is the truth: what an index says wrongly is put right.
-local function candidates(wanted)
-  local found = {}
-  for _, lane in ipairs(lanes) do
-    local due = call('ZRANGEBYSCORE', lane.key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, wanted + input.excluded)
-    for at = 1, #due, 2 do
-      local key, due_at = due[at], tonumber(due[at + 1])
-      if not input.exclude[key] then
-        local rank = due_at - lane.priority * settings.aging_ms
-        found[#found + 1] = { key = key, lane = lane.key, rank = rank, due_at = due_at, priority = lane.priority }
-      end
-    end
-  end
-  if #lanes > 1 then
-    table.sort(found, function(one, other)
-      if one.rank ~= other.rank then return one.rank < other.rank end
-      if one.due_at ~= other.due_at then return one.due_at < other.due_at end
-      return is_before(one.key, other.key)
-    end)
-  end
-  return found
-end
-
-local function next_due()
-  local first
-  for _, lane in ipairs(lanes) do
-    local head = call('ZRANGEBYSCORE', lane.key, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if head[2] and (first == nil or tonumber(head[2]) < first) then first = tonumber(head[2]) end
-  end
-  return first or ''
-end
+local function candidates(wanted) return first_due(wanted + input.excluded, input.exclude) end
 
 if input.step == 'look' then
   local found, seen = candidates(input.limit), {}
@@ -62,34 +31,9 @@ end
 
 local function is_due(task) return task.status == STATUS.pending and not task.parked and task.scheduled_at <= now end
 
--- The type's own buckets, with what is in them now. Spelled out for each: most types have none, and pay for none.
-local rate, starts = settings.rate_limit, settings.start_limit
-local bucket, tokens, filled_at = named('bucket', 'own'), 0, now
-if rate then tokens, filled_at = refill(bucket, rate.rate, rate.burst) end
-local start_bucket, start_tokens, starts_filled_at
-if starts then
-  start_bucket = named('bucket', 'starts')
-  start_tokens, starts_filled_at = refill(start_bucket, starts.rate, starts.burst)
-end
-local wait_ms, is_asked
-
--- Paid for in both buckets, or in none.
-local function grant(cost)
-  if not rate and not starts then return true end
-  -- A cost above the capacity would never be met: it takes the whole bucket instead.
-  if rate then cost = math.min(cost, rate.burst) end
-  if (rate and cost > tokens + 1e-9) or (starts and 1 > start_tokens + 1e-9) then
-    wait_ms = rate and wait_for(tokens, cost, rate.rate) or 0
-    if starts then wait_ms = math.max(wait_ms, wait_for(start_tokens, 1, starts.rate)) end
-    return false
-  end
-  if rate then tokens = math.max(0, tokens - cost) end
-  if starts then start_tokens = math.max(0, start_tokens - 1) end
-  return true
-end
-
+open_buckets()
 local lease_until = now + (input.lease_ms or settings.timeout_ms)
-local holders = {}
+local holders, is_asked = {}, false
 
 local function is_busy(task)
   local serial = task.serial
@@ -135,10 +79,7 @@ local function take(key, task, fixed)
 end
 
 local function answer(ask_at)
-  if is_asked then
-    if rate then put_bucket(bucket, tokens, filled_at, rate.rate, rate.burst) end
-    if starts then put_bucket(start_bucket, start_tokens, starts_filled_at, starts.rate, starts.burst) end
-  end
+  if is_asked then write_buckets() end
   local number = #taken / 3
   if number > 0 then write_last_token() end
   count(STATUS.pending, -number)
@@ -171,6 +112,7 @@ for round = 1, CLAIM_ROUNDS do
   for at = 1, number do
     local key, task, fixed = found[at].key, found[at].task, found[at].fixed
     if not is_due(task) then
+      -- The record is the truth: what an index says wrongly is put right.
       out_of(found[at].lane, key)
       if task.status then enter(key, task) end
     elseif is_busy(task) then
