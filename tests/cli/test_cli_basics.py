@@ -254,6 +254,17 @@ def test_a_group_waits_for_no_engine_and_no_server() -> None:
     assert {*_imported("from rota.cli import main; main(['batch', '--help'])", ENGINES)} <= by_typer
 
 
+def test_the_first_page_needs_no_routes_of_the_api_and_no_numbers(tmp_path: Path) -> None:
+    """What is served later is imported later: the routes of the API and their models, numpy, a client for HTTP."""
+    program = f"""
+from rota.api import Service, create_api
+from rota.app.builtin import build
+from rota.app.settings import load_config
+from rota.cli import server
+create_api(Service(build(load_config(None, environ={{}}, flags={{"store": "sqlite:///{tmp_path}/rota.db"}}))))"""
+    assert _imported(program, "alembic httpx mcp numpy yaml rota.api.routes rota.batches.faces.routes") == []
+
+
 def test_importing_rota_imports_next_to_nothing() -> None:
     assert _imported("import rota", NOT_FOR_IMPORT) == []
 
