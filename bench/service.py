@@ -78,6 +78,8 @@ def starts() -> None:
 def _serving(store: str, folder: Path, *options: str) -> Generator[Served]:
     command = [sys.executable, "-m", "rota.cli", "--json", "--store", store, "up", "--port", "0", *options]
     environ = {**os.environ, "ROTA_DATABASE": store}
+    # As it is installed: compiled, once.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Made first: setting a client up takes time that is not the service's.
     with httpx.Client(timeout=30) as client:
         begun = time.perf_counter()

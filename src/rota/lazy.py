@@ -1,9 +1,15 @@
-"""Packages whose names are imported when they are first used, so that importing the package costs next to nothing.
+"""What is imported when it is first used, so that importing what names it costs next to nothing: the names of packages,
+and modules of others.
 
     __all__, __getattr__, __dir__ = lazy(__name__, {"rota.memory.contexts": ("Contexts",)})
 
 Python reads this line; type checkers read the package's `__init__.pyi`, which imports the same names
 (`from rota.memory.contexts import Contexts as Contexts`). `tests/layers` holds the two together.
+
+    if TYPE_CHECKING:
+        import numpy as np
+    else:
+        np = lazy_module("numpy")
 """
 
 from __future__ import annotations
@@ -11,8 +17,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 
-__all__ = ["lazy"]
+__all__ = ["lazy", "lazy_module"]
 
 
 def lazy(
@@ -33,3 +40,15 @@ def lazy(
         return sorted({*vars(sys.modules[package]), *home_of})
 
     return sorted(home_of), look_up, names
+
+
+def lazy_module(name: str) -> ModuleType:
+    """A module of somebody else's that is slow to import and that most processes never need."""
+    return _LazyModule(name)
+
+
+class _LazyModule(ModuleType):
+    """Looks a name up in the module itself, each time: whoever replaces one there replaces it here, too."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(import_module(self.__name__), name)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-import httpx
 import msgspec
 
 from rota.clock import SECOND, Clock, Instant, SystemClock, from_datetime
@@ -24,10 +23,14 @@ from rota.codec import to_json, warmed
 from rota.config.urls import masked
 from rota.errors import InvalidConfig, RotaError
 from rota.forking import forget_in_children, keep_for_ever
+from rota.lazy import lazy_module
 from rota.printable import printable
 
 if TYPE_CHECKING:
+    import httpx
     from opentelemetry.trace import Span, Tracer
+else:
+    httpx = lazy_module("httpx")
 
 __all__ = [
     "LONGEST_PAUSE",

@@ -285,7 +285,8 @@ class Part:
         return None
 
     def commands(self, root: Typer) -> None:
-        """Add commands to the tree, with `rota.cli.invocation.command` and `group`."""
+        """Add commands to the tree, with `rota.cli.invocation.command` and `group`. Those of the built-in parts are in
+        the tree without them (`rota.app.command_homes`)."""
 
     async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         """What `rota doctor` should know of it on this host. There may be no host of parts."""

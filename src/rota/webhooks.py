@@ -20,13 +20,17 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from urllib.parse import urlsplit
-
-import httpx
 
 from rota.clock import SECOND, Instant
 from rota.errors import InvalidInput, WebhookFailed, WebhookRefused
+from rota.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = lazy_module("httpx")
 
 __all__ = ["MAX_ANSWER_BYTES", "Endpoint", "Resolve", "Webhooks", "endpoint_of", "is_public", "sign", "verify"]
 

@@ -58,7 +58,7 @@ async def whole(sqlite_url: str) -> AsyncGenerator[Stage]:
 
 
 def doors(stage: Stage) -> Iterator[Door]:
-    routers: list[APIRouter] = stage.api.state.routers
+    routers: list[APIRouter] = stage.api.state.routers()
     for route in (route for router in routers for route in router.routes):
         assert isinstance(route, APIRoute), route
         need = need_of(route)
@@ -186,7 +186,7 @@ async def test_whoever_comes_is_looked_up_once(whole: Stage, monkeypatch: pytest
 
 def test_no_request_goes_to_a_thread_for_what_it_depends_on(whole: Stage) -> None:
     """FastAPI calls a dependency that is no coroutine in a thread pool, request by request."""
-    routers: list[APIRouter] = whole.api.state.routers
+    routers: list[APIRouter] = whole.api.state.routers()
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     found = [dependant for route in routes for dependant in depended_on(route.dependant)]
     assert len(found) > 100

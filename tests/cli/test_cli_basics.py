@@ -6,12 +6,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import CallRota
+from typer.main import get_command
 
-from rota.cli import invocation
+from rota.app import settings
 from rota.cli.exits import ExitCode, exit_code_of
+from rota.cli.later import loaded
+from rota.cli.root import root
 from rota.errors import (
     CountChanged,
     IllegalTransition,
@@ -141,7 +145,7 @@ def _break(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def broken(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(invocation, "load_config", broken)
+    monkeypatch.setattr(settings, "load_config", broken)
 
 
 def test_the_unexpected_is_one_line_and_a_way_to_see_more(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,22 +229,61 @@ def test_piped_output_has_no_colours(rota: CallRota) -> None:
     assert said.stdout.splitlines()[0].split() == ["SETTING", "VALUE", "SOURCE"]
 
 
-HEAVY = "alembic fastapi httpx jinja2 mcp numpy prometheus_client psycopg pydantic redis sqlalchemy starlette uvicorn"
+ENGINES = "alembic fastapi httpx jinja2 mcp numpy prometheus_client psycopg pydantic redis sqlalchemy starlette uvicorn"
+NOT_FOR_HELP = (
+    f"{ENGINES} asyncio msgspec structlog yaml rota.app.parts rota.config rota.part rota.stores rota.triggers"
+)
+NOT_FOR_IMPORT = f"{NOT_FOR_HELP} rich typer rota.cli rota.clock rota.errors"
+
+
+def _imported(program: str, names: str) -> list[str]:
+    """Which of the modules are there when a program has ended."""
+    asking = f"import sys\n{program}\nprint('imported:', *(set(sys.modules) & set({names.split()})))"
+    said = subprocess.run([sys.executable, "-c", asking], capture_output=True, check=True, timeout=60, text=True)
+    *_, last = said.stdout.splitlines()
+    return last.split()[1:]
 
 
 def test_help_waits_for_no_engine_and_no_server() -> None:
     """What a command needs is imported by that command: `rota --help` is there at once."""
-    program = f"""
-import sys
-from rota.cli import main
-sys.argv = ["rota", "--help"]
-try:
-    main()
-except SystemExit:
-    pass
-print([name for name in {HEAVY.split()} if name in sys.modules], file=sys.stderr)
-"""
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60, text=True)
+    assert _imported("from rota.cli import main; main(['--help'])", NOT_FOR_HELP) == []
 
-    assert said.stderr.strip() == "[]"
-    assert "rota" in said.stdout
+
+def test_a_group_waits_for_no_engine_and_no_server() -> None:
+    by_typer = {"pydantic"}  # it reads options with it
+    assert {*_imported("from rota.cli import main; main(['batch', '--help'])", ENGINES)} <= by_typer
+
+
+def test_the_first_page_needs_no_routes_of_the_api_and_no_numbers(tmp_path: Path) -> None:
+    """What is served later is imported later: the routes of the API and their models, numpy, a client for HTTP."""
+    program = f"""
+from rota.api import Service, create_api
+from rota.app.builtin import build
+from rota.app.settings import load_config
+from rota.cli import server
+create_api(Service(build(load_config(None, environ={{}}, flags={{"store": "sqlite:///{tmp_path}/rota.db"}}))))"""
+    assert _imported(program, "alembic httpx mcp numpy yaml rota.api.routes rota.batches.faces.routes") == []
+
+
+def test_importing_rota_imports_next_to_nothing() -> None:
+    assert _imported("import rota", NOT_FOR_IMPORT) == []
+
+
+def test_what_the_list_says_of_a_command_is_what_it_says_of_itself() -> None:
+    tree: Any = get_command(root)
+    for name, listed in tree.commands.items():
+        found = loaded(listed)
+        assert found is not listed, f"{name} is imported before it is called"
+        assert found.name == name
+        assert found.get_short_help_str(1_000) == listed.get_short_help_str(1_000)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("rota ba", "batch"), ("rota batch fol", "follow"), ("rota up --po", "--port")]
+)
+def test_the_shell_completes_commands_that_are_not_imported_yet(typed: str, offered: str) -> None:
+    environ = {**os.environ, "_ROTA_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
+    program = "import sys; from rota.cli import main; sys.argv = ['rota']; sys.exit(main())"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, text=True, env=environ)
+
+    assert f'"{offered}"' in said.stdout

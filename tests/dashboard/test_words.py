@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 import rota.dashboard
+from rota.cli.later import loaded
 from rota.cli.root import root
 from rota.clock import DAY, HOUR, MINUTE, SECOND
 from rota.core.task import Identity, Task, TaskStatus, Transition, Want
@@ -248,7 +249,7 @@ def _refuse_unknown(command: str) -> None:
     for word in shlex.split(command)[1:]:
         if hasattr(place, "commands"):
             assert word in place.commands, f"{command}: there is no {word!r}"
-            place = place.commands[word]
+            place = loaded(place.commands[word])
         elif word.startswith("--"):
             options = {name for parameter in place.params for name in parameter.opts}
             assert word in options, f"{command}: there is no {word}"

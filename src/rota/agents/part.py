@@ -19,7 +19,6 @@ from rota.runtime.duty import Duty, DutyContext
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from starlette.types import ASGIApp
-    from typer import Typer
 
     from rota.agents.service import Agents
     from rota.agents.settings import AgentSettings
@@ -115,11 +114,6 @@ class AgentsPart(Part):
         except RotaError as error:
             return [CheckResult("agents", "error", str(error), "Correct the configuration.")]
         return [CheckResult("agents", "ok", chosen.words)]
-
-    def commands(self, root: Typer) -> None:
-        from rota.agents.faces.commands import add_commands
-
-        add_commands(root)
 
 
 def install_agents(app: HasHost, settings: AgentSettings | None = None, *, webhooks: Webhooks | None = None) -> Agents:

@@ -11,7 +11,6 @@ from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from typer import Typer
 
     from rota.alerts.alerts import Alerts
     from rota.dashboard.part import Pages
@@ -40,11 +39,6 @@ class AlertsPart(Part):
         from rota.alerts.faces.pages import PAGES
 
         return PAGES
-
-    def commands(self, root: Typer) -> None:
-        from rota.alerts.faces.commands import add_commands
-
-        add_commands(root)
 
     async def attention(self) -> Sequence[Attention]:
         firing = await (await self._alerts()).firing()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
@@ -17,12 +17,13 @@ from starlette.routing import BaseRoute, Match, Route
 
 from rota.api.auth import Gate
 from rota.api.guard import Guard, local_path, shown_path
+from rota.api.late_routes import LateRoutes
 from rota.api.openapi import describe
 from rota.api.problems import Problem, Refused, problem_of, problem_of_status, respond
-from rota.api.routes import ROUTERS
 from rota.api.routing import role_of
 from rota.api.service import Service
 from rota.errors import RotaError
+from rota.part import Part
 
 __all__ = ["OPEN", "create_api"]
 
@@ -48,22 +49,43 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
     api.state.gate = Gate(service)
     api.add_middleware(Guard, service=service)
     _answer_errors(api)
-    parts = service.app.host.parts.values()
-    api.state.routers = [*ROUTERS, *(router for part in parts for router in part.routes())]
-    for router in api.state.routers:
-        _check_roles(router.routes)
-        api.include_router(router)
-    describe(api, service.base_path, api.state.routers)
+    parts = list(service.app.host.parts.values())
+    # Routes as they are: including a router makes each of its routes once more.
+    routes = api.router.routes
     for part in parts:
         for path, endpoint, methods in part.endpoints(service):
-            api.router.routes.append(Route(path, endpoint, methods=list(methods)))
-    if dashboard:
-        _add_dashboard(api, service)
+            routes.append(Route(path, endpoint, methods=list(methods)))
+    site = _site(service) if dashboard else None
+    at_once = [] if site is None else _checked([site.first])
+    routes.extend(route for router in at_once for route in router.routes)
+    late = [] if site is None else [LateRoutes(routes, lambda: _checked([site.rest()]))]
+    late.append(api_routes := LateRoutes(routes, lambda: _api_routers(parts)))
+    api.state.routers = lambda: [*at_once, *(router for each in late for router in each.routers)]
+    describe(api, service.base_path, lambda: api_routes.routers)
+    if not all(map(_is_built_in, parts)):
+        # A mistake in a part of somebody's own is found when the service starts.
+        api.state.routers()
     return api
 
 
+def _api_routers(parts: Sequence[Part]) -> list[APIRouter]:
+    from rota.api.routes import ROUTERS
+
+    return _checked([*ROUTERS, *(router for part in parts for router in part.routes())])
+
+
+def _checked(routers: list[APIRouter]) -> list[APIRouter]:
+    for router in routers:
+        _check_roles(router.routes)
+    return routers
+
+
+def _is_built_in(part: Part) -> bool:
+    return type(part).__module__.startswith("rota.")
+
+
 def _check_roles(routes: Iterable[BaseRoute]) -> None:
-    """Deny by default: a route that nobody gave a role is a mistake, found when the service starts."""
+    """Deny by default: a route that nobody gave a role is a mistake, found before it answers anybody."""
     for route in routes:
         path = getattr(route, "path", str(route))
         is_open = path in OPEN or path.startswith(OPEN_PAGES)
@@ -71,15 +93,21 @@ def _check_roles(routes: Iterable[BaseRoute]) -> None:
             raise RotaError(f"The route {path} declares no role. Make its router by `routes_for(role)`.")
 
 
-def _add_dashboard(api: FastAPI, service: Service) -> None:
+def _site(service: Service) -> _SiteRoutes | None:
     if importlib.util.find_spec("rota.dashboard") is None:
-        return
+        return None
     # By name, because the dashboard is built on the API and not the other way round.
-    dashboard = importlib.import_module("rota.dashboard")
-    site: APIRouter = dashboard.create_site(service)
-    _check_roles(site.routes)
-    api.state.routers.append(site)
-    api.include_router(site, include_in_schema=False)
+    return importlib.import_module("rota.dashboard").create_site(service)
+
+
+class _SiteRoutes(Protocol):
+    """What the first page needs, and what makes the other pages."""
+
+    @property
+    def first(self) -> APIRouter: ...
+
+    @property
+    def rest(self) -> Callable[[], APIRouter]: ...
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -113,7 +141,7 @@ def _answer_errors(api: FastAPI) -> None:
 
 def _methods_at(request: Request) -> list[str]:
     """Every method that the address knows; the error itself names those of one route."""
-    routers: list[APIRouter] = request.app.state.routers
+    routers: list[APIRouter] = request.app.state.routers()
     known: set[str] = set()
     for route in (route for router in routers for route in router.routes):
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

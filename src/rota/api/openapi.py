@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
@@ -53,12 +53,12 @@ class ProblemModel(AnswerModel):
     matched: int | None = None
 
 
-def describe(api: FastAPI, base_path: str, routers: Sequence[APIRouter]) -> None:
+def describe(api: FastAPI, base_path: str, routers: Callable[[], Sequence[APIRouter]]) -> None:
     """Make `api.openapi()` give the description of these routers. It is made when it is first asked for."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
     @cache
     def openapi() -> dict[str, Any]:
+        routes = [route for router in routers() for route in router.routes if isinstance(route, APIRoute)]
         return _describe(base_path, routes)
 
     api.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] -- the documented way to extend it

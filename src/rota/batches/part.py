@@ -18,7 +18,6 @@ from rota.runtime.duty import Duty, DutyContext
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.core import Metric
-    from typer import Typer
 
     from rota.batches.agents.registry import GeneratorFunction, ItemTypes
     from rota.batches.generators.base import Generator
@@ -176,11 +175,6 @@ class BatchesPart(Part):
         from rota.batches.faces.pages import PAGES
 
         return PAGES
-
-    def commands(self, root: Typer) -> None:
-        from rota.batches.faces.commands import add_commands
-
-        add_commands(root)
 
     async def metrics(self) -> Iterable[Metric]:
         if not self.is_installed:

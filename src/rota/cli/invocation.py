@@ -22,20 +22,18 @@ from urllib.parse import unquote
 
 import typer
 
-from rota.app.settings import load_config
-from rota.cli.event_loop import run_on_loop
+from rota.cli.later import MARKUP
 from rota.cli.output import Output
 from rota.cli.parts import own_parts
 from rota.clock import SECOND
-from rota.config import Config
-from rota.config.urls import masked, scheme_of
-from rota.stores.base import Store
 
 if TYPE_CHECKING:
     from rota.app.operator import Operator
     from rota.app.rota import Rota
+    from rota.config import Config
+    from rota.stores.base import Store
 
-__all__ = ["Cli", "Options", "Session", "command", "group", "program_name", "sqlite_file"]
+__all__ = ["Cli", "Options", "Session", "command", "group", "new_group", "program_name", "sqlite_file"]
 
 _P = ParamSpec("_P")
 _Outcome = TypeVar("_Outcome", bound="Coroutine[object, object, None] | None")
@@ -88,6 +86,8 @@ class Cli:
 
     def load_config(self, **flags: object) -> Config:
         """The configuration with more flags on top."""
+        from rota.app.settings import load_config
+
         # ROTA_DEBUG is for `main`, not a setting that somebody misspelt.
         environ = {name: value for name, value in os.environ.items() if name != "ROTA_DEBUG"}
         sections = [part.section for part in own_parts() if part.section is not None]
@@ -128,6 +128,8 @@ class Cli:
             yield Session(app, await app.store(), Operator(app, Principal.at_the_command_line()))
 
     def _tell_of_a_new_file(self) -> None:
+        from rota.config.urls import masked
+
         url = self.config.store_url
         file = sqlite_file(url)
         if file is not None and not file.exists():
@@ -158,6 +160,8 @@ def program_name() -> str:
 
 def sqlite_file(url: str) -> Path | None:
     """The file that an SQLite URL names; None for every other store."""
+    from rota.config.urls import scheme_of
+
     if scheme_of(url) != "sqlite":
         return None
     name = unquote(url.partition("://")[2].partition("?")[0].removeprefix("/"))
@@ -179,13 +183,26 @@ def command(
 
 def group(name: str, help_text: str, parent: typer.Typer) -> typer.Typer:
     """A group of commands, itself taking the global options."""
-    made = typer.Typer(no_args_is_help=True, help=help_text, pretty_exceptions_enable=False)
+    made = new_group(name, help_text)
+    parent.add_typer(made, name=name)
+    return made
+
+
+def new_group(name: str, help_text: str) -> typer.Typer:
+    """A group that is part of no tree yet."""
+    made = typer.Typer(
+        name=name,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=MARKUP,
+    )
 
     def remember(ctx: typer.Context, as_json: _JSON = False, store: _STORE = None, config: _CONFIG = None) -> None:
         ctx.obj = Options(as_json, store, config).over(_outer(ctx))
 
     made.callback()(remember)
-    parent.add_typer(made, name=name)
     return made
 
 
@@ -201,6 +218,8 @@ def _runner(function: Callable[Concatenate[Cli, _P], _Outcome], *, works_long: b
         cli = Cli(Options(as_json, store, config).over(_outer(ctx)))
         outcome = function(cli, **given)  # pyright: ignore[reportCallIssue] - Typer has made `given` from the signature
         if outcome is not None:
+            from rota.cli.event_loop import run_on_loop
+
             run_on_loop(outcome, fast=works_long)
 
     signature = _signature(function)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rota.part import Part
+if TYPE_CHECKING:
+    from rota.part import Part
 
 __all__ = ["APP_VARIABLE", "data_parts", "known_parts", "own_parts"]
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
-
-import yaml
+from typing import TYPE_CHECKING, Final, cast
 
 from rota.config.layers import Given, KeyPath, Layer, dotted
 from rota.errors import InvalidConfig
+from rota.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_module("yaml")
 
 __all__ = ["read_document"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -13,7 +14,6 @@ from rota.access import Role
 from rota.api.auth import Need, principal_of
 from rota.api.paths import UserInPath
 from rota.api.problems import Problem
-from rota.api.routes.users import exported
 from rota.api.routing import GuardedRoute, needing
 from rota.api.service import Service
 from rota.dashboard.act import ACTS
@@ -28,7 +28,7 @@ from rota.dashboard.pages import (
     tasks,
     types,
 )
-from rota.dashboard.part import Act, Show
+from rota.dashboard.part import Act, Pages, Show
 from rota.dashboard.sign_in import add_sign_in
 from rota.dashboard.view import Page, Site, View
 from rota.errors import RotaError
@@ -36,7 +36,6 @@ from rota.errors import RotaError
 __all__ = ["create_site"]
 
 PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
-    ("/", overview.show, Role.VIEWER),
     ("/tasks", tasks.show, Role.VIEWER),
     ("/tasks/{task_type}/{key}", task.show, Role.VIEWER),
     ("/schedules", schedules.show, Role.VIEWER),
@@ -54,7 +53,14 @@ PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
 )
 
 
-def create_site(service: Service) -> APIRouter:
+class SiteRoutes(NamedTuple):
+    """What is there at once, for the first page; and what makes the rest, when it is asked for."""
+
+    first: APIRouter
+    rest: Callable[[], APIRouter]
+
+
+def create_site(service: Service) -> SiteRoutes:
     """The dashboard of one service."""
     added = [pages for part in service.app.host.parts.values() if (pages := part.pages()) is not None]
     site = Site(
@@ -63,16 +69,26 @@ def create_site(service: Service) -> APIRouter:
         [pages.templates for pages in added if pages.templates is not None],
     )
     site.kept_schedules = [pages.schedules for pages in added if pages.schedules is not None]
-    router = APIRouter(route_class=GuardedRoute, include_in_schema=False)
+    service.problem_page = _problem_page(site)
+    first = _router()
+    _add_page(first, site, "/", overview.show, Role.VIEWER)
+    add_sign_in(first, site)
+    _add_files(first, site)
+    return SiteRoutes(first, partial(_rest, site, added))
+
+
+def _rest(site: Site, added: Sequence[Pages]) -> APIRouter:
+    router = _router()
     for path, show, role in (*PAGES, *(page for pages in added for page in pages.shown)):
         _add_page(router, site, path, show, role)
     for path, act, role in (*ACTS, *(act for pages in added for act in pages.acts)):
         _add_act(router, site, path, act, role)
     _add_export(router, site)
-    add_sign_in(router, site)
-    _add_files(router, site)
-    service.problem_page = _problem_page(site)
     return router
+
+
+def _router() -> APIRouter:
+    return APIRouter(route_class=GuardedRoute, include_in_schema=False)
 
 
 async def _view(site: Site, request: Request) -> View:
@@ -108,6 +124,8 @@ def _add(
 def _add_export(router: APIRouter, site: Site) -> None:
     async def export(request: Request, user_id: UserInPath) -> Response:
         """All that is known of a user, one JSON object a line, as a file."""
+        from rota.api.routes.users import exported
+
         view = await _view(site, request)
         headers = {"Content-Disposition": 'attachment; filename="user.ndjson"', "Cache-Control": "no-store"}
         return await exported(view.operator, user_id, headers)

@@ -30,6 +30,7 @@ from rota.core.task import Identity
 from rota.dashboard import words
 from rota.dashboard.actions import Action, call, offered, typed
 from rota.dashboard.assets import Assets
+from rota.dashboard.compiled import compiled_templates
 from rota.dashboard.forms import written
 from rota.dashboard.navigation import MenuEntry, menu_with
 from rota.dashboard.preferences import Preferences
@@ -112,6 +113,7 @@ def _environment(packages: Sequence[str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=compiled_templates(),
     )
     environment.filters.update(
         number=words.number,

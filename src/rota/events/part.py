@@ -13,7 +13,6 @@ from rota.runtime.duty import Duty, DutyContext
 if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.core import Metric
-    from typer import Typer
 
     from rota.config import Config
     from rota.dashboard.part import Pages
@@ -93,11 +92,6 @@ class EventsPart(Part):
         from rota.events.faces.pages import PAGES
 
         return PAGES
-
-    def commands(self, root: Typer) -> None:
-        from rota.events.faces.commands import add_commands
-
-        add_commands(root)
 
     async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         from rota.events.checks import diagnose

@@ -25,14 +25,19 @@ import asyncio
 from enum import StrEnum
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-import httpx
 import msgspec
 
 from rota.codec import warmed
 from rota.errors import InvalidInput
 from rota.events.handle import Outcome
+from rota.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = lazy_module("httpx")
 
 __all__ = ["PrefectAnswer", "PrefectApi", "PrefectSays"]
 

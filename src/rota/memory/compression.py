@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 
 from rota.clock import MINUTE, SECOND, Clock, Instant, Millis
 from rota.codec import to_json
 from rota.errors import StoreUnavailable
+from rota.lazy import lazy_module
 from rota.logs import get_logger
 from rota.memory.context import MAX_DETAILS_BYTES, Context, Owner, Scope, State
 from rota.memory.contexts import Contexts, Lost, Vector
@@ -28,6 +28,11 @@ from rota.memory.embedding import Embedder
 from rota.memory.grouping import REACH, THRESHOLD, assign, groups
 from rota.memory.merging import Merger, merged_details
 from rota.memory.vectors import from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy_module("numpy")
 
 __all__ = ["BATCH_SIZE", "SETTLING_MS", "Budget", "Compressed", "Compression", "embedded", "who_joins_whom"]
 

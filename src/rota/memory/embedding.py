@@ -14,13 +14,17 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 from zlib import crc32
 
-import numpy as np
-
 from rota.errors import InvalidConfig
+from rota.lazy import lazy_module
 from rota.memory.vectors import Vectors, quantise
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy_module("numpy")
 
 __all__ = ["Embedder", "HashingEmbedder", "SentenceTransformerEmbedder", "embedder_for", "words_of"]
 

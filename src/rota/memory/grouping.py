@@ -17,12 +17,16 @@ What follows from it:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rota.lazy import lazy_module
 from rota.memory.vectors import Vectors, cosines
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = lazy_module("numpy")
 
 __all__ = ["REACH", "THRESHOLD", "assign", "groups"]
 

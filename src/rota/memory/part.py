@@ -15,7 +15,6 @@ from rota.part import HasHost, Part
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from typer import Typer
 
     from rota.config import Config
     from rota.dashboard.part import Pages
@@ -61,11 +60,6 @@ class MemoryPart(Part):
         from rota.memory.faces.pages import PAGES
 
         return PAGES
-
-    def commands(self, root: Typer) -> None:
-        from rota.memory.faces.commands import add_commands
-
-        add_commands(root)
 
     async def erase_user(self, user_id: str) -> Mapping[str, int]:
         from rota.memory.person import erase_user

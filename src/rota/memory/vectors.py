@@ -7,16 +7,21 @@ gives the same answer for any order and any split of its input. It also takes a 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from rota.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = lazy_module("numpy")
 
 __all__ = ["Matrix", "Vectors", "cosines", "from_bytes", "lengths", "quantise", "to_bytes"]
 
-Vectors = NDArray[np.int8]
+Vectors: TypeAlias = "NDArray[np.int8]"
 """One row for each text."""
-Matrix = NDArray[np.float64]
+Matrix: TypeAlias = "NDArray[np.float64]"
 
 _GREATEST: Final = 127
 

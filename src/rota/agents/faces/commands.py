@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rota.agents.faces.mcp_command import mcp
-from rota.cli.invocation import Cli, command, group
+from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, WatchOption, with_watch
 from rota.cli.target import bring_built_in
@@ -23,7 +22,29 @@ if TYPE_CHECKING:
     from rota.agents.schedules.proposal_view import ProposalView
     from rota.agents.schedules.schedule import AgentSchedule
 
-__all__ = ["add_commands", "operator_of"]
+__all__ = [
+    "add",
+    "add_group",
+    "approve",
+    "cancel",
+    "kill",
+    "log",
+    "ls",
+    "ls_groups",
+    "operator_of",
+    "pause",
+    "reject",
+    "remove_group",
+    "resume",
+    "revive",
+    "run",
+    "running",
+    "show",
+    "stop",
+    "token",
+    "update",
+    "waiting",
+]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id, as `agent ls` prints it.")]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's folder, e.g. main.")]
@@ -426,29 +447,3 @@ async def token(
         return
     cli.output.say(made.secret)
     cli.output.note(f"This token (id {made.token.id}) is shown this once. `rota token revoke {made.token.id}` ends it.")
-
-
-def add_commands(root: typer.Typer) -> None:
-    agent = group("agent", "Scheduled agents: make, list, look, run, stop, approve; groups and kill switches.", root)
-    command(agent, "ls")(ls)
-    command(agent, "show")(show)
-    command(agent, "add")(add)
-    command(agent, "update")(update)
-    command(agent, "run")(run)
-    command(agent, "pause")(pause)
-    command(agent, "resume")(resume)
-    command(agent, "cancel")(cancel)
-    command(agent, "running")(running)
-    command(agent, "stop")(stop)
-    command(agent, "waiting")(waiting)
-    command(agent, "approve")(approve)
-    command(agent, "reject")(reject)
-    command(agent, "kill")(kill)
-    command(agent, "revive")(revive)
-    command(agent, "log")(log)
-    command(agent, "token")(token)
-    groups = group("group", "Groups of agents: each has a folder, a zone and an owner.", agent)
-    command(groups, "ls")(ls_groups)
-    command(groups, "add")(add_group)
-    command(groups, "rm")(remove_group)
-    command(root, "mcp")(mcp)

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import typer
 
-from rota.cli.invocation import Cli, command, group
+from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, WatchOption, with_watch
 from rota.clock import SystemClock
 from rota.stores.base import DEFAULT_PAGE
 
-__all__ = ["add_commands"]
+__all__ = ["history", "kinds", "ls", "try_out"]
 
 _FIRING: Final = (
     Column("RULE", "rule"),
@@ -78,13 +78,3 @@ async def try_out(
     log_to_stderr(as_json=cli.output.as_json)
     await try_sink(cli.config, name, SystemClock().now())
     cli.output.one({"sink": name, "delivered": True}, f"The sink {name!r} has taken a test alert.")
-
-
-def add_commands(root: typer.Typer) -> None:
-    alert = group(
-        "alert", "Alerts: what fires now, what has fired, what rules can look at, whether a sink can be reached.", root
-    )
-    command(alert, "ls")(ls)
-    command(alert, "history")(history)
-    command(alert, "kinds")(kinds)
-    command(alert, "test")(try_out)

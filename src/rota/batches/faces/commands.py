@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from rota.cli.exits import ExitCode
-from rota.cli.invocation import Cli, command, group
+from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, WatchOption, with_watch
 from rota.cli.parts import APP_VARIABLE
@@ -30,7 +30,21 @@ if TYPE_CHECKING:
     from rota.batches.part import BatchesPart
     from rota.batches.service import Batches, BatchItem, Switches
 
-__all__ = ["add_commands"]
+__all__ = [
+    "cancel",
+    "degrade",
+    "drain",
+    "follow",
+    "freeze",
+    "items",
+    "ls",
+    "pause",
+    "restore",
+    "resume",
+    "run",
+    "show",
+    "switches",
+]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch's id, as `batch ls` prints it.")]
 
@@ -491,20 +505,3 @@ async def _wait_until_none_is_open(cli: Cli, batches: Batches, patience: float |
                 return left
             countdown.show(left)
             await asyncio.sleep(_LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - clock.monotonic()))
-
-
-def add_commands(root: typer.Typer) -> None:
-    batch = group("batch", "Batches of items: ask, follow, look, hold, end; freeze, drain and degrade.", root)
-    command(batch, "run")(run)
-    command(batch, "follow")(follow)
-    command(batch, "ls")(ls)
-    command(batch, "show")(show)
-    command(batch, "items")(items)
-    command(batch, "pause")(pause)
-    command(batch, "resume")(resume)
-    command(batch, "cancel")(cancel)
-    command(batch, "switches")(switches)
-    command(batch, "freeze")(freeze)
-    command(batch, "drain")(drain)
-    command(batch, "degrade")(degrade)
-    command(batch, "restore")(restore)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rota.cli.bulk import DryRunOption, YesOption, is_agreed
-from rota.cli.invocation import Cli, command, group
+from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, WatchOption, with_watch
 from rota.clock import parse_duration
@@ -24,7 +24,20 @@ if TYPE_CHECKING:
     from rota.events.part import EventsPart
     from rota.events.reading import ConsumerView, DeadQuery
 
-__all__ = ["add_commands"]
+__all__ = [
+    "consumers",
+    "dlq",
+    "handle_ls",
+    "handle_resume",
+    "handle_show",
+    "ls",
+    "outbox_ls",
+    "outbox_retry",
+    "purge",
+    "redrive",
+    "replay",
+    "show",
+]
 
 EventArgument = Annotated[str, typer.Argument(metavar="ID", help="The event's id, as `event ls` prints it.")]
 EventsArgument = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The ids of the events.")]
@@ -419,21 +432,3 @@ async def handle_resume(cli: Cli, handle_id: HandleArgument) -> None:
     async with opened(cli) as (_, _, operator):
         handle = await operator.resume_handle(handle_id)
     cli.output.one(handle_dict(handle), f"The handle {handle.id} is {handle.status}.")
-
-
-def add_commands(root: typer.Typer) -> None:
-    event = group("event", "Events: what was published, what consumers made of it, and dead letters.", root)
-    command(event, "ls")(ls)
-    command(event, "show")(show)
-    command(event, "consumers")(consumers)
-    command(event, "dlq")(dlq)
-    command(event, "redrive")(redrive)
-    command(event, "purge")(purge)
-    command(event, "replay")(replay)
-    outbox = group("outbox", "The outbox: what waits to be published, and what the bus has refused.", root)
-    command(outbox, "ls")(outbox_ls)
-    command(outbox, "retry")(outbox_retry)
-    handle = group("handle", "Handles: flows that wait for events.", root)
-    command(handle, "ls")(handle_ls)
-    command(handle, "show")(handle_show)
-    command(handle, "resume")(handle_resume)

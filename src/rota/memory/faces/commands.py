@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from rota.cli.invocation import Cli, Session, command, group
+from rota.cli.invocation import Cli, Session
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption
 from rota.cli.target import bring_built_in
@@ -21,7 +21,7 @@ from rota.errors import InvalidInput
 if TYPE_CHECKING:
     from rota.memory import ChatMessagePush, DocumentPush, Memory, ScreenshotPush
 
-__all__ = ["add_commands"]
+__all__ = ["compress", "ls", "push", "search", "stats"]
 
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]
 DeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", help="The user's device.")]
@@ -221,12 +221,3 @@ def _row(cli: Cli, context: dict[str, object]) -> dict[str, object]:
     text = " ".join(str(context["text"]).split())
     short = text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
     return {**context, "short": short, "merge_count": context["merge_count"] or 1}
-
-
-def add_commands(root: typer.Typer) -> None:
-    memory = group("memory", "What users said, saw or read: capture, list, search, compress, count.", root)
-    command(memory, "push")(push)
-    command(memory, "ls")(ls)
-    command(memory, "search")(search)
-    command(memory, "compress")(compress)
-    command(memory, "stats")(stats)

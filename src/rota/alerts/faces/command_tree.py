@@ -1,0 +1,23 @@
+"""`rota alert`, as they are listed: what they do is imported when they are called."""
+
+from __future__ import annotations
+
+import typer
+
+from rota.cli.invocation import command
+from rota.cli.later import group_later
+
+__all__ = ["add_commands"]
+
+
+def add_commands(root: typer.Typer) -> None:
+    @group_later(
+        "alert", "Alerts: what fires now, what has fired, what rules can look at, whether a sink can be reached.", root
+    )
+    def _alert(where: typer.Typer) -> None:
+        from rota.alerts.faces import commands
+
+        command(where, "ls")(commands.ls)
+        command(where, "history")(commands.history)
+        command(where, "kinds")(commands.kinds)
+        command(where, "test")(commands.try_out)
