@@ -39,7 +39,6 @@ from sqlalchemy import (
 )
 
 from rota.clock import Instant, Millis
-from rota.codec import warmed
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
@@ -62,6 +61,7 @@ from rota.stores.sql.codec import (
     ERASURE_COLUMNS,
     decode_entry,
     decode_erasure,
+    decode_rows,
     values_of,
     values_of_run,
 )
@@ -82,7 +82,6 @@ _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'
 _ENTRY = select(*ENTRY_COLUMNS)
 _ALL = tuple(range(len(COLUMN_NAMES)))
 _BEHIND_IDENTITY = _ALL[2:]
-_decode_rows = warmed(msgspec.json.Decoder(list[list[Any]]), "[]").decode
 _TYPE, _IDENTITY = attrgetter("task_type"), attrgetter("identity")
 
 _NEVER = 2**62
@@ -128,7 +127,7 @@ class SqlTransaction:
     def _rows(self, statement: Executable, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """What a query of entries finds, in one step of the database."""
         rows = self._all(statement, parameters)
-        return _decode_rows(rows[0][0]) if self._database == "sqlite" else rows
+        return decode_rows(rows[0][0]) if self._database == "sqlite" else rows
 
     def _entry(self, row: Sequence[Any]) -> Entry:
         self._found.add(Identity(row[0], row[1]))
