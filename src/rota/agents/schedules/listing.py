@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -19,11 +19,12 @@ from rota.agents.schedules.schedule import AgentSchedule
 from rota.clock import Instant, isoformat
 from rota.core.task import Task, TaskStatus
 from rota.errors import InvalidInput
+from rota.group_commit import GroupCommit, write_together
 from rota.logs import get_logger
 from rota.stores.base import Page, Store, TaskQuery
 from rota.triggers import decode_trigger
 
-__all__ = ["MOST_LISTED", "SNAPSHOT", "Zones", "schedules_of", "snapshot_of", "tasks_of"]
+__all__ = ["MOST_LISTED", "SNAPSHOT", "Finder", "FoundTogether", "Zones", "schedules_of", "snapshot_of", "tasks_of"]
 
 MOST_LISTED = 1_000
 """Schedules in one list or snapshot; a group's quota lies far below."""
@@ -43,8 +44,28 @@ class Zones:
         return self.by_group.get(folder) or self.default
 
 
+class Finder(Protocol):
+    """Finds tasks, as a store does."""
+
+    async def find(self, query: TaskQuery) -> Page[Task]: ...
+
+
+class FoundTogether:
+    """Finds tasks for many who ask at the same time: what is asked while the store answers is its next call."""
+
+    def __init__(self, store: Store) -> None:
+        self._asked: GroupCommit[TaskQuery, Page[Task]] = GroupCommit(
+            partial(write_together, store.find_many), lambda _: 1
+        )
+
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        """A page of tasks, as they are now or later."""
+        (page,) = await self._asked.submit([query])
+        return page
+
+
 async def schedules_of(
-    store: Store, origins: Origins, zones: Zones, folder: str | None, *, with_finished: bool = False
+    store: Finder, origins: Origins, zones: Zones, folder: str | None, *, with_finished: bool = False
 ) -> list[AgentSchedule]:
     """What is scheduled for a group (None: for all), by id, and after it what waits for approval."""
     tasks = await tasks_of(store, folder, with_finished=with_finished)
@@ -61,7 +82,7 @@ async def schedules_of(
     return found
 
 
-async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:
+async def tasks_of(store: Finder, folder: str | None, *, with_finished: bool = False) -> list[Task]:
     """The scheduled tasks of a group (None: of all), by id."""
     # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
     asked = partial(TaskQuery, task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
@@ -76,7 +97,7 @@ async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = Fa
     return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
 
 
-async def _all_of(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
+async def _all_of(store: Finder, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
     """The schedules that a query finds, up to the most that are listed, from its first page on."""
     tasks: list[Task] = []
     page = page or await store.find(query)
