@@ -364,13 +364,13 @@ def _contexts_of(
     has_main = any(group.is_main for group in found)
     if has_main:
         found = [group_of(row) for row in connection.execute(_GROUPS).mappings()]
-        proposals = connection.execute(_ALL_WAITING).mappings().all()
+        proposals = connection.execute(_ALL_WAITING).all()
     else:
-        proposals = connection.execute(asked.waiting, folders).mappings().all()
+        proposals = connection.execute(asked.waiting, folders).all()
     known = {group.folder: group for group in found}
     zones = {group.folder: group.timezone for group in found}
     waiting = tuple(origin_of(row) for row in proposals)
-    origins = {row["id"]: origin_of(row) for row in connection.execute(asked.origins, ids).mappings()}
+    origins = {origin.id: origin for origin in map(origin_of, connection.execute(asked.origins, ids))}
     now_in = {row.folder: row.session_id for row in connection.execute(asked.sessions, folders)}
     contexts: list[RunContext] = []
     for schedule_id, folder in wanted:

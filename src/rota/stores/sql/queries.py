@@ -245,10 +245,18 @@ def _among_few(connection: Connection, query: TaskQuery) -> list[Identity]:
     for part in _FEW[query.status]:
         of_type = _of_type(query) if query.status is TaskStatus.PENDING else []
         c = _looked_at(*part, *of_type).subquery().c
-        named = select(c.task_type, c.key).where(*_rest(c, query, connection.dialect.name))
-        found += [Identity(*row) for row in connection.execute(named)]
+        columns: list[ColumnElement[Any]] = [c.task_type, c.key]
+        named = select(*columns).where(*_rest(c, query, connection.dialect.name))
+        found += _identities(connection, named)
     asked = (each for each in found if query.task_type is None or each.task_type == query.task_type)
     return sorted(each for each in asked if after is None or each > after)[: query.limit + 1]
+
+
+def _identities(connection: Connection, named: Select[Any]) -> list[Identity]:
+    """What a query names, in one step of the database: they may be thousands."""
+    if connection.dialect.name != "sqlite":
+        return [Identity(*row) for row in connection.execute(named)]
+    return [Identity(*row) for row in decode_rows(connection.execute(SqliteDialect.in_one_row(named)).scalar_one())]
 
 
 def _of_type(query: TaskQuery) -> list[Condition]:
