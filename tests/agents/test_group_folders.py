@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,47 @@ def test_whoever_reads_sees_the_old_or_the_new_file_whole(tmp_path: Path) -> Non
     assert os.read(reader, 100) == b"old"
     os.close(reader)
     assert (folder / "x").read_bytes() == b"new and longer"
+
+
+def test_a_file_that_is_as_it_should_be_is_not_written_again(tmp_path: Path) -> None:
+    folder = prepare_folder(tmp_path, "group", None, files={"x": b"[1]"})
+    first = (folder / "x").stat()
+    prepare_folder(tmp_path, "group", None, files={"x": b"[1]"})
+    assert (folder / "x").stat().st_ino == first.st_ino
+    assert (folder / "x").stat().st_mtime_ns == first.st_mtime_ns
+    prepare_folder(tmp_path, "group", None, files={"x": b"[1, 2]"})
+    assert (folder / "x").read_bytes() == b"[1, 2]"
+
+
+def _alter(file: Path) -> None:
+    file.write_bytes(b"[9]")
+
+
+def _open_to_all(file: Path) -> None:
+    file.chmod(0o666)
+
+
+def _hold_by_another_name(file: Path) -> None:
+    file.with_name("other").hardlink_to(file)
+
+
+def _link(file: Path) -> None:
+    file.rename(file.with_name("other"))
+    file.symlink_to("other")
+
+
+def _put_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize("trap", [_alter, _open_to_all, _hold_by_another_name, _link, _put_a_pipe, Path.unlink])
+def test_whatever_an_agent_has_put_in_its_place_is_replaced(tmp_path: Path, trap: Callable[[Path], None]) -> None:
+    file = prepare_folder(tmp_path, "group", None, files={"x": b"[1]"}) / "x"
+    trap(file)
+    prepare_folder(tmp_path, "group", None, files={"x": b"[1]"})
+    found = file.lstat()
+    assert stat.S_ISREG(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o600
+    assert found.st_nlink == 1
+    assert file.read_bytes() == b"[1]"

@@ -328,6 +328,26 @@ async def test_where_no_socket_can_be_had_the_run_goes_without(app: Rota, agents
     assert is_empty(too_long)
 
 
+async def test_a_run_that_is_cancelled_while_its_socket_is_made_leaves_nothing(
+    app: Rota, agents: Agents, short_dir: Path
+) -> None:
+    sockets = RunSockets(agents, app.database, below=short_dir)
+
+    async def run() -> None:
+        async with sockets.opened(request_of(short_dir)):
+            await asyncio.Event().wait()
+
+    async with app:
+        for steps in range(12):  # wherever it is by then
+            running = asyncio.create_task(run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        await until(lambda: is_empty(short_dir))
+
+
 async def test_what_a_killed_instance_has_left_is_taken_away(app: Rota, agents: Agents, short_dir: Path) -> None:
     def left(name: str, age: float) -> Path:
         folder = short_dir / f"rota-run-{name}"

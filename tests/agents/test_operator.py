@@ -231,6 +231,31 @@ async def test_what_is_over_takes_no_place_in_the_list_of_what_is_not(app: Rota,
         assert len(await agents.list_tasks(ANN, group="family", finished=True)) == 1_000
 
 
+async def test_pages_show_what_is_not_over_once_each_and_by_id(app: Rota, agents: Agents) -> None:
+    async with app:
+        await add_groups(agents)
+        await (await agents.groups()).add("work")
+        made = [(await agents.schedule_task(ANN, group=group, **HOURLY)).id for group in ("family", "work") * 6]
+        await agents.pause_task(ANN, made[3])
+        await agents.cancel_task(ANN, made[4])
+        live = sorted(one for one in made if one != made[4])
+        for group, expected in ((None, live), ("family", [one for one in live if one in made[::2]])):
+            seen: list[str] = []
+            after: str | None = None
+            while True:
+                page = await agents.page_of_tasks(ANN, group=group, after=after, limit=4)
+                assert len(page.items) <= 4
+                seen += [one.id for one in page.items]
+                after = page.cursor
+                if after is None:
+                    break
+            assert seen == expected
+        with pytest.raises(NotAllowed, match="not yours to see"):
+            await agents.page_of_tasks(Caller.agent("family"), group="work", limit=4)
+        own = await agents.page_of_tasks(Caller.agent("family"), limit=50)
+        assert {one.group_folder for one in own.items} == {"family"}
+
+
 # --- configured ------------------------------------------------------------------------------------------------------
 
 

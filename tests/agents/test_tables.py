@@ -221,3 +221,17 @@ async def test_runs_that_come_at_once_share_a_transaction_but_no_trouble(databas
     answers = await asyncio.gather(*(runs.finish(end) for end in ends), return_exceptions=True)
     assert [n for n, answer in enumerate(answers) if isinstance(answer, Exception)] == [7]
     assert [row.id for row in await runs.running()] == ["s7"]
+
+
+async def test_a_run_that_is_ended_twice_at_once_is_kept_once(database: Database) -> None:
+    origins, runs = Origins(database), RunStore(database)
+    await origins.add(Origin(id="t1", folder="g", made_by="ann"))
+    await runs.start(begun(1))
+    await runs.start(begun(2, "t2"))
+    other = RunEnd(id="t2", folder="g", token=2, summary="x", status="error", error="no")
+    answers = await asyncio.gather(
+        runs.finish(other), *(runs.finish(ended(1, "error")) for _ in range(3)), runs.finish(other)
+    )
+    assert [answer.failures for answer in answers] == [0, 1, 1, 1, 0], "what has no origin is not counted"
+    assert [len(await runs.results(name)) for name in ("t1", "t2")] == [1, 1]
+    assert await runs.running() == []

@@ -119,6 +119,12 @@ class AgentOperator(Actor):
     async def list_tasks(self, *, group: str | None = None, finished: bool = False) -> list[AgentSchedule]:
         return await self.agents.list_tasks(await self._looking("list_tasks"), group=group, finished=finished)
 
+    async def page_of_tasks(
+        self, *, group: str | None = None, after: str | None = None, limit: int
+    ) -> Page[AgentSchedule]:
+        caller = await self._looking("list_tasks")
+        return await self.agents.page_of_tasks(caller, group=group, after=after, limit=limit)
+
     async def get_task(self, schedule_id: str) -> AgentSchedule:
         return await self.agents.get_task(await self._looking("list_tasks"), schedule_id)
 

@@ -31,7 +31,7 @@ from rota.agents.runs.run_store import RunningNow, RunStore
 from rota.agents.runs.run_tokens import MAKER, McpAccess
 from rota.agents.schedules.agent_task import AGENT, AgentPayload, Origin, ProposalKind, held_of, payload_of, taken_over
 from rota.agents.schedules.approvals import EVENTS, Approvals
-from rota.agents.schedules.listing import schedules_of
+from rota.agents.schedules.listing import live_page_of, schedules_of
 from rota.agents.schedules.schedule import AgentSchedule
 from rota.agents.schedules.schedule_store import ScheduleStore, answered, decided_already
 from rota.agents.schedules.validation import (
@@ -183,15 +183,25 @@ class Agents:
         self, caller: Caller, *, group: str | None = None, finished: bool = False
     ) -> list[AgentSchedule]:
         """The caller's schedules: its own group's, or for main and people those of all or of one."""
-        if group is not None and not caller.may_touch(group):
-            raise NotAllowed(f"The schedules of the group {group[:80]!r} are not yours to see. Leave 'group' out.")
-        whose = group if caller.sees_all else caller.group
         return await schedules_of(
             await self._schedules.store(),
             await self._schedules.origins(),
             await self._schedules.zones(),
-            whose,
+            _seen_by(caller, group),
             with_finished=finished,
+        )
+
+    async def page_of_tasks(
+        self, caller: Caller, *, group: str | None = None, after: str | None = None, limit: int
+    ) -> Page[AgentSchedule]:
+        """The same page by page, by id: what is scheduled and not over. The cursor is the next page's `after`."""
+        return await live_page_of(
+            await self._schedules.store(),
+            await self._schedules.origins(),
+            await self._schedules.zones(),
+            _seen_by(caller, group),
+            after=after,
+            limit=limit,
         )
 
     async def get_task(self, caller: Caller, schedule_id: str) -> AgentSchedule:
@@ -566,3 +576,10 @@ def _shown(run: RunRecord) -> dict[str, Any]:
         "instance": run.instance,
         "token": run.token,
     }
+
+
+def _seen_by(caller: Caller, group: str | None) -> str | None:
+    """The group whose schedules are shown to whoever asks, for this one; None: those of all."""
+    if group is not None and not caller.may_touch(group):
+        raise NotAllowed(f"The schedules of the group {group[:80]!r} are not yours to see. Leave 'group' out.")
+    return group if caller.sees_all else caller.group

@@ -18,6 +18,7 @@ the loop that opened the store.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -567,6 +568,11 @@ class Store(ABC):
     @abstractmethod
     async def find(self, query: TaskQuery) -> Page[Task]:
         """A page of tasks."""
+
+    async def find_many(self, asked: Sequence[TaskQuery]) -> list[Page[Task]]:
+        """A page of each query, at the price of one call where that can be had. Each is as of now; whether they are of
+        the same moment is not said."""
+        return await asyncio.gather(*map(self.find, asked))
 
     @abstractmethod
     async def runs(self, query: RunQuery) -> Page[RunRecord]:

@@ -56,10 +56,9 @@ def explain(
 
 def _next_fires(trigger: AnyTrigger, n: int, after: Instant) -> list[Instant]:
     fires: list[Instant] = []
-    fire_at = trigger.next_after(after)
-    while fire_at is not None and len(fires) < n:
+    # Whoever wants to see none, as lists do, does not wait for one to be found.
+    while len(fires) < n and (fire_at := trigger.next_after(fires[-1] if fires else after)) is not None:
         fires.append(fire_at)
-        fire_at = trigger.next_after(fire_at)
     return fires
 
 

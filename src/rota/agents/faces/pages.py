@@ -50,7 +50,11 @@ async def show(view: View) -> Page:
     """Only what is asked for is looked up: while an agent talks, its output is asked for every second."""
     operator, group = operator_of(view), view.given("group")
     switches = {switch.scope: switch for switch in await operator.switches()}
-    schedules, cursor = await _schedules(operator, group, view.given("cursor")) if view.wants("rows") else ([], None)
+    schedules: list[AgentSchedule] = []
+    cursor: str | None = None
+    if view.wants("rows"):
+        # What counts; what only waits to be approved has a place of its own.
+        schedules, cursor = await operator.page_of_tasks(group=group, after=view.given("cursor"), limit=PAGE_SIZE)
     waiting = await operator.waiting() if view.wants("waiting") else []
     values = {
         "running": await operator.running() if view.wants("running") else [],
@@ -69,15 +73,6 @@ async def show(view: View) -> Page:
         "switch_of": switch_of,
     }
     return Page("agents.html", "Agents", values, concerns="agent")
-
-
-async def _schedules(
-    operator: AgentOperator, group: str | None, cursor: str | None
-) -> tuple[list[AgentSchedule], str | None]:
-    """A page of what counts, by id; what only waits to be approved has a place of its own."""
-    every = [one for one in await operator.list_tasks(group=group) if one.status != "waiting_for_approval"]
-    ahead = [one for one in every if cursor is None or one.id > cursor]
-    return ahead[:PAGE_SIZE], ahead[PAGE_SIZE - 1].id if len(ahead) > PAGE_SIZE else None
 
 
 def _moment(text: str | None) -> Instant | None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ from rota.agents.groups import Group, Groups, unknown_group
 from rota.agents.isolation.base import AgentInput, RunEnvironment, RunnerResult, RunRequest
 from rota.agents.isolation.command import CommandRunner
 from rota.agents.notices import Channels, Notice, NoticeKind
+from rota.agents.runs.file_work import FileWork
 from rota.agents.runs.gate import GateDecision, ask_gate
 from rota.agents.runs.run_store import (
     FinishedRun,
@@ -36,7 +38,7 @@ from rota.agents.runs.run_store import (
 )
 from rota.agents.runs.run_tokens import McpAccess, with_run_token
 from rota.agents.schedules.agent_task import AgentPayload, Origin, content_digest, payload_of, was_agreed_before_times
-from rota.agents.schedules.listing import SNAPSHOT, Zones, snapshot_of, tasks_of
+from rota.agents.schedules.listing import SNAPSHOT, FoundTogether, Zones, snapshot_of, tasks_of
 from rota.agents.schedules.origins import Origins
 from rota.agents.schedules.validation import follows_code
 from rota.agents.settings import AgentSettings
@@ -92,6 +94,7 @@ class _Stores:
     """The stores of tasks and of runs, as they are open now."""
 
     store: Store
+    tasks: FoundTogether
     database: Database
     runs: RunStore
 
@@ -116,6 +119,7 @@ class AgentHandler:
         self.mcp_access: McpAccess = nullcontext
         """How a run reaches the MCP server without a network; by itself not at all."""
         self._stores: _Stores | None = None
+        self._files = FileWork()
 
     async def run_agent(self, run: Run) -> str:
         """Run the agent of this schedule; the summary of its result."""
@@ -148,7 +152,7 @@ class AgentHandler:
         if self._stores is None:
             store, database = await self._store(), await self._database()
             # Runs that come first at the same time share what the first of them has made.
-            self._stores = self._stores or _Stores(store, database, RunStore(database))
+            self._stores = self._stores or _Stores(store, FoundTogether(store), database, RunStore(database))
         return self._stores
 
     # --- before the run ---
@@ -182,7 +186,7 @@ class AgentHandler:
         folder = payload_of(claimed.payload).group_folder
         context = await stores.runs.context(claimed.key, folder)
         group = context.group
-        tasks = [] if group is None else await tasks_of(stores.store, None if group.is_main else folder)
+        tasks = [] if group is None else await tasks_of(stores.tasks, None if group.is_main else folder)
         task = next((task for task in tasks if task.key == claimed.key), None)
         if task is None:
             (task,) = await stores.store.get([claimed.identity])
@@ -223,9 +227,8 @@ class AgentHandler:
         """The group's folder, with what its agent may know about schedules in it."""
         content = snapshot_of(tasks, context.waiting, Zones(context.zones, self._settings.timezone), group)
         uid = uid_of(group.number, self._settings.uid_base)
-        return await asyncio.to_thread(
-            prepare_folder, self._settings.groups_dir, group.folder, uid, files={SNAPSHOT: content}
-        )
+        groups_dir, files = self._settings.groups_dir, {SNAPSHOT: content}
+        return await self._files.begin(partial(prepare_folder, groups_dir, group.folder, uid, files=files))
 
     async def _begin(self, job: _Job) -> None:
         """From here on it can be seen and stopped; a switch that is thrown already stops it here."""
@@ -276,7 +279,7 @@ class AgentHandler:
             data = gate.data
             # It may have taken its time: what the agent is told is of now.
             context = await stores.runs.context(job.task.key, job.group.folder)
-            tasks = await tasks_of(stores.store, None if job.group.is_main else job.group.folder)
+            tasks = await tasks_of(stores.tasks, None if job.group.is_main else job.group.folder)
             await self._prepare_folder(job.group, context, tasks)
             session = context.session
         given = AgentInput(

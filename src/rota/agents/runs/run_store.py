@@ -7,18 +7,21 @@ another changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import BindParameter, Connection, bindparam, select
+from sqlalchemy import Connection, Executable, bindparam, select
 
 from rota.agents.groups import Group, Switch, group_of, put_session, switch_over, thrown_switches
 from rota.agents.runs.characters import is_within_character
 from rota.agents.schedules.agent_task import Origin, origin_of, row_of
 from rota.clock import SECOND, Instant, isoformat
 from rota.database import Database
+from rota.database.backend import Dialect
+from rota.database.later import write_later
+from rota.database.many import as_document, given_rows, insert_many, update_many
 from rota.database.tables.agents import groups, provenance, results, running, sessions
 from rota.errors import LeaseLost
 from rota.group_commit import GroupCommit, write_together
@@ -156,18 +159,19 @@ class RunStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._dialect = database.backend.dialect
         patience = database.call_timeout
         self._contexts: GroupCommit[tuple[str, str], RunContext] = GroupCommit(
-            _together(database.read, _read_contexts), len, patience=patience
+            _together(database.read, self._read_contexts), len, patience=patience
         )
         self._starts: GroupCommit[RunStart, Switch | None] = GroupCommit(
-            _together(database.write, self._start_all), _size, patience=patience
+            _together(database.shared, self._start_all), _size, patience=patience
         )
         self._heartbeats: GroupCommit[RunOutput, StopCheck] = GroupCommit(
-            _together(database.write, self._heartbeat_all), _size, patience=patience
+            _together(database.shared, self._heartbeat_all), _size, patience=patience
         )
         self._finishes: GroupCommit[RunEnd, FinishedRun] = GroupCommit(
-            _together(database.write, self._finish_all), _size, patience=patience
+            _together(database.shared, self._finish_all), _size, patience=patience
         )
 
     async def context(self, schedule_id: str, folder: str) -> RunContext:
@@ -224,11 +228,14 @@ class RunStore:
 
     # --- on the database's threads ---
 
+    def _read_contexts(self, wanted: Sequence[tuple[str, str]], connection: Connection) -> list[RunContext]:
+        return _contexts_of(wanted, connection, _Statements.of(self._dialect), self._dialect.keys)
+
     def _start_all(self, starts: Sequence[RunStart], connection: Connection) -> list[Switch | Exception | None]:
-        now = self._database.backend.dialect.now(connection)
+        now, asked = self._dialect.now(connection), _Statements.of(self._dialect)
         thrown = thrown_switches(connection)
-        ids = [start.id for start in starts]
-        listed = {row.id: row.token for row in connection.execute(_LISTED, {"ids": ids, "since": now - _ALIVE})}
+        given = {"keys": self._dialect.keys([start.id for start in starts]), "since": now - _ALIVE}
+        listed = {row.id: row.token for row in connection.execute(asked.listed, given)}
         stops = [
             # One that was held up since its claim must not push its successor off the list.
             LeaseLost(f"The run of {start.id!r} was taken over before it had begun. Nothing was run.")
@@ -240,16 +247,16 @@ class RunStore:
         current = [one for one, stop in zip(starts, stops, strict=True) if not isinstance(stop, LeaseLost)]
         origins = [one.origin for one in current if one.origin is not None]
         if origins:
-            connection.execute(_FORGET, {"ids": [origin.id for origin in origins]})
+            write_later(connection, asked.forget, {"keys": self._dialect.keys([origin.id for origin in origins])})
             made = [row_of(msgspec.structs.replace(origin, created_at=now)) for origin in origins]
-            connection.execute(provenance.insert(), made)
-        digests = [{"the_id": one.id, "the_digest": one.digest} for one in current if one.digest is not None]
-        if digests:
-            connection.execute(_SET_DIGEST, digests)
+            insert_many(connection, provenance, made)
+        digests = [{"id": one.id, "digest": one.digest} for one in current if one.digest is not None]
+        update_many(connection, provenance, digests)
         if begun:
-            connection.execute(_CLEAR, {"ids": [one.id for one in begun]})
-            connection.execute(
-                running.insert(),
+            write_later(connection, asked.clear, {"keys": self._dialect.keys([one.id for one in begun])})
+            insert_many(
+                connection,
+                running,
                 [
                     {"id": one.id, "folder": one.folder, "token": one.token, "started_at": now, "seen_at": now}
                     for one in begun
@@ -258,13 +265,31 @@ class RunStore:
         return list(stops)
 
     def _heartbeat_all(self, outputs: Sequence[RunOutput], connection: Connection) -> list[StopCheck | Exception]:
-        now = self._database.backend.dialect.now(connection)
+        now = self._dialect.now(connection)
         thrown = thrown_switches(connection)
         return [_show(connection, output, thrown, now) for output in outputs]
 
     def _finish_all(self, ends: Sequence[RunEnd], connection: Connection) -> list[FinishedRun | Exception]:
-        now = self._database.backend.dialect.now(connection)
-        return [_write_end(connection, end, now) for end in ends]
+        if len({end.id for end in ends}) < len(ends):
+            # One that is ended again, after an answer that got lost: the second is to see what the first has done.
+            return [answer for end in ends for answer in self._finish_all([end], connection)]
+        now, keys = self._dialect.now(connection), self._dialect.keys
+        given = {"keys": keys([end.id for end in ends])}
+        tokens = {row.id: row.token for row in connection.execute(_Statements.of(self._dialect).whose, given)}
+        current = [end for end in ends if tokens.get(end.id) == end.token]
+        _keep_results(connection, [end for end in current if end.status is not None], now)
+        for end in current:
+            if end.session is not None:
+                put_session(connection, end.folder, end.session, now)
+        failures = _note_fares(connection, current, now)
+        if current:
+            connection.execute(_REMOVE, [{"the_id": end.id, "the_token": end.token} for end in current])
+        return [
+            FinishedRun(at=now, failures=failures[end.id])
+            if end.id in failures
+            else _ended_before(connection, end, now, tokens.get(end.id))
+            for end in ends
+        ]
 
 
 def _together(
@@ -290,40 +315,63 @@ def _size(item: RunStart | RunOutput | RunEnd) -> int:
             return len(item.result or "") + len(item.error or "")
 
 
-_IDS: Final[BindParameter[Sequence[str]]] = bindparam("ids", expanding=True)
-
 # --- the read --------------------------------------------------------------------------------------------------------
 
 _GROUPS: Final = select(groups).where(groups.c.removed_at.is_(None))
-_SOME_GROUPS: Final = _GROUPS.where(groups.c.folder.in_(_IDS))
-_ORIGINS: Final = select(provenance).where(provenance.c.id.in_(_IDS))
-_SESSIONS: Final = select(sessions).where(sessions.c.folder.in_(_IDS))
 _ALL_WAITING: Final = (
     select(provenance)
     .where(provenance.c.approval == "waiting")
     .order_by(provenance.c.created_at, provenance.c.id)
     .limit(1_000)
 )
-_SOME_WAITING: Final = _ALL_WAITING.where(provenance.c.folder.in_(_IDS))
 
 
-def _read_contexts(wanted: Sequence[tuple[str, str]], connection: Connection) -> list[RunContext]:
+class _Statements:
+    """The statements about some schedules or groups, whose text is the same for any number of them."""
+
+    def __init__(self, dialect: type[Dialect]) -> None:
+        among = dialect.among
+        self.groups: Final = _GROUPS.where(among(groups.c.folder))
+        self.origins: Final = select(provenance).where(among(provenance.c.id))
+        self.sessions: Final = select(sessions).where(among(sessions.c.folder))
+        self.waiting: Final = _ALL_WAITING.where(among(provenance.c.folder))
+        self.listed: Final = select(running.c.id, running.c.token).where(
+            among(running.c.id), running.c.seen_at > bindparam("since")
+        )
+        self.whose: Final = select(running.c.id, running.c.token).where(among(running.c.id))
+        self.clear: Final = running.delete().where(among(running.c.id))
+        self.forget: Final = provenance.delete().where(among(provenance.c.id))
+
+    @staticmethod
+    def of(dialect: Dialect) -> _Statements:
+        return _statements_of(type(dialect))
+
+
+_statements_of = cache(_Statements)
+
+
+def _contexts_of(
+    wanted: Sequence[tuple[str, str]],
+    connection: Connection,
+    asked: _Statements,
+    keys: Callable[[Collection[str]], object],
+) -> list[RunContext]:
     """The contexts of these runs, each named by its schedule and its group's folder."""
-    ids = sorted({schedule_id for schedule_id, _ in wanted})
-    folders = sorted({folder for _, folder in wanted})
-    found = [group_of(row) for row in connection.execute(_SOME_GROUPS, {"ids": folders}).mappings()]
+    ids = {"keys": keys(sorted({schedule_id for schedule_id, _ in wanted}))}
+    folders = {"keys": keys(sorted({folder for _, folder in wanted}))}
+    found = [group_of(row) for row in connection.execute(asked.groups, folders).mappings()]
     # Only main sees schedules of others, and so their zones and proposals.
     has_main = any(group.is_main for group in found)
     if has_main:
         found = [group_of(row) for row in connection.execute(_GROUPS).mappings()]
-        proposals = connection.execute(_ALL_WAITING).mappings().all()
+        proposals = connection.execute(_ALL_WAITING).all()
     else:
-        proposals = connection.execute(_SOME_WAITING, {"ids": folders}).mappings().all()
+        proposals = connection.execute(asked.waiting, folders).all()
     known = {group.folder: group for group in found}
     zones = {group.folder: group.timezone for group in found}
     waiting = tuple(origin_of(row) for row in proposals)
-    origins = {row["id"]: origin_of(row) for row in connection.execute(_ORIGINS, {"ids": ids}).mappings()}
-    now_in = {row.folder: row.session_id for row in connection.execute(_SESSIONS, {"ids": folders})}
+    origins = {origin.id: origin for origin in map(origin_of, connection.execute(asked.origins, ids))}
+    now_in = {row.folder: row.session_id for row in connection.execute(asked.sessions, folders)}
     contexts: list[RunContext] = []
     for schedule_id, folder in wanted:
         group = known.get(folder)
@@ -345,39 +393,23 @@ _THIS_RUN: Final = (running.c.id == bindparam("the_id")) & (running.c.token == b
 _REMOVE: Final = running.delete().where(_THIS_RUN)
 _ALIVE: Final = 30 * SECOND
 """A run that was seen within this time may well be alive: it beats every second while the database is there."""
-_LISTED: Final = select(running.c.id, running.c.token).where(
-    running.c.id.in_(_IDS), running.c.seen_at > bindparam("since")
-)
-_CLEAR: Final = running.delete().where(running.c.id.in_(_IDS))
-_FORGET: Final = provenance.delete().where(provenance.c.id.in_(_IDS))
-_SET_DIGEST: Final = (
-    provenance.update().where(provenance.c.id == bindparam("the_id")).values(digest=bindparam("the_digest"))
-)
 _SHOW: Final = (
     running.update()
     .where(_THIS_RUN)
     .values(seen_at=bindparam("now"), output=bindparam("text"))
     .returning(running.c.stop_by)
 )
-_WHOSE: Final = select(running.c.token).where(running.c.id == bindparam("the_id"))
 _SAME_RUN: Final = select(results.c.row_id).where(
     results.c.id == bindparam("the_id"), results.c.token == bindparam("the_token")
 )
 _FAILURES: Final = select(provenance.c.failures).where(provenance.c.id == bindparam("the_id"))
-_NEWEST: Final = (
-    select(results.c.row_id)
-    .where(results.c.id == bindparam("the_id"))
-    .order_by(results.c.row_id.desc())
-    .offset(RESULTS_KEPT - 1)
-    .limit(1)
-)
 _DROP_OLD: Final = results.delete().where(results.c.id == bindparam("the_id"), results.c.row_id < bindparam("oldest"))
 _FARES: Final = (
     provenance.update()
     .where(provenance.c.id == bindparam("the_id"))
     .values(
-        # A success begins anew, a failure counts, a gate that stayed closed leaves the count as it is.
-        failures=provenance.c.failures * bindparam("keep") + bindparam("more"),
+        # A failure counts, a gate that stayed closed leaves the count as it is.
+        failures=provenance.c.failures + bindparam("more"),
         last_run_at=bindparam("now"),
         last_result=bindparam("summary"),
     )
@@ -402,12 +434,12 @@ def _show(connection: Connection, output: RunOutput, thrown: Sequence[Switch], n
     return StopCheck(at=now, stop=stop)
 
 
-def _write_end(connection: Connection, end: RunEnd, now: Instant) -> FinishedRun | Exception:
-    current = connection.execute(_WHOSE, {"the_id": end.id}).scalar_one_or_none()
-    if current != end.token:
-        return _ended_before(connection, end, now, current)
-    if end.status is not None:
-        row = {
+def _keep_results(connection: Connection, ends: Sequence[RunEnd], now: Instant) -> None:
+    """The results of these runs, and of each of their schedules only the newest ones."""
+    if not ends:
+        return
+    rows = [
+        {
             "id": end.id,
             "folder": end.folder,
             "token": end.token,
@@ -417,18 +449,45 @@ def _write_end(connection: Connection, end: RunEnd, now: Instant) -> FinishedRun
             "result": None if end.result is None else shortened(end.result, MAX_RESULT),
             "error": None if end.error is None else shortened(end.error, MAX_RESULT),
         }
-        connection.execute(results.insert(), row)
-        oldest = connection.execute(_NEWEST, {"the_id": end.id}).scalar_one_or_none()
-        if oldest is not None:
-            connection.execute(_DROP_OLD, {"the_id": end.id, "oldest": oldest})
-    if end.session is not None:
-        put_session(connection, end.folder, end.session, now)
-    has_failed = end.reason is not None if end.status is None else end.status != "success"
-    keep, more = (0, 0) if end.status == "success" else (1, int(has_failed))
-    given = {"the_id": end.id, "keep": keep, "more": more, "now": now, "summary": end.summary}
-    failures = connection.execute(_FARES, given).scalar_one_or_none()
-    connection.execute(_REMOVE, {"the_id": end.id, "the_token": end.token})
-    return FinishedRun(at=now, failures=failures or 0)
+        for end in ends
+    ]
+    insert_many(connection, results, rows)
+    given = {"rows": as_document([{"id": end.id} for end in ends])}
+    kept = connection.execute(_oldest_kept_statement(connection.dialect.name), given)
+    old = [{"the_id": row.id, "oldest": row.oldest} for row in kept if row.oldest is not None]
+    if old:
+        connection.execute(_DROP_OLD, old)
+
+
+@cache
+def _oldest_kept_statement(database: str) -> Executable:
+    """Of each schedule the last result that is kept, if it has as many: one probe of the index for each."""
+    given = given_rows(database, results, ["id"])
+    oldest = (
+        select(results.c.row_id)
+        .where(results.c.id == given.c.id)
+        .order_by(results.c.row_id.desc())
+        .offset(RESULTS_KEPT - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return select(given.c.id, oldest.label("oldest"))
+
+
+def _note_fares(connection: Connection, ends: Sequence[RunEnd], now: Instant) -> dict[str, int]:
+    """Write down with each schedule how it has fared; how many of its runs have failed in a row."""
+    failures: dict[str, int] = {}
+    well: list[dict[str, Any]] = []
+    for end in ends:
+        if end.status == "success":
+            well.append({"id": end.id, "failures": 0, "last_run_at": now, "last_result": end.summary})
+            failures[end.id] = 0
+            continue
+        has_failed = end.status is not None or end.reason is not None
+        given = {"the_id": end.id, "more": int(has_failed), "now": now, "summary": end.summary}
+        failures[end.id] = connection.execute(_FARES, given).scalar_one_or_none() or 0
+    update_many(connection, provenance, well)
+    return failures
 
 
 def _ended_before(connection: Connection, end: RunEnd, now: Instant, current: int | None) -> FinishedRun | Exception:

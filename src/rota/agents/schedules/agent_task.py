@@ -4,8 +4,8 @@ fingerprint of what it does and when. What was agreed to is frozen by one, and c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -13,6 +13,7 @@ from rota.agents.names import AGENT
 from rota.clock import Instant, to_datetime
 from rota.codec import warmed
 from rota.core.task import Task, TaskStatus, Want
+from rota.database.tables.agents import provenance
 from rota.errors import InvalidInput
 from rota.triggers import AnyTrigger, Cron, Interval
 from rota.triggers.zone import zone
@@ -167,15 +168,18 @@ def taken_over(proposal: Proposal, now: Instant) -> dict[str, Any]:
     return {"made_by": proposal.maker, "made_in_run": proposal.in_run, "depth": proposal.depth, "created_at": now}
 
 
+_COLUMNS: Final = tuple(provenance.c.keys())
+
+
 def row_of(record: Origin) -> dict[str, Any]:
     """The record as its row holds it."""
     proposal = None if record.proposal is None else msgspec.json.encode(record.proposal).decode()
     return {**msgspec.structs.asdict(record), "proposal": proposal}
 
 
-def origin_of(row: Mapping[Any, Any]) -> Origin:
-    """The record out of its row."""
-    values = {str(name): value for name, value in row.items()}
+def origin_of(row: Sequence[Any]) -> Origin:
+    """The record out of its row, which has all columns of its table."""
+    values = dict(zip(_COLUMNS, row, strict=True))
     if values["proposal"] is not None:
         values["proposal"] = _decode_proposal(values["proposal"])
     return Origin(**values)

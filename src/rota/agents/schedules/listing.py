@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -17,13 +17,24 @@ from rota.agents.schedules.agent_task import AGENT, Origin, next_run_of, payload
 from rota.agents.schedules.origins import Origins
 from rota.agents.schedules.schedule import AgentSchedule
 from rota.clock import Instant, isoformat
-from rota.core.task import Task, TaskStatus
+from rota.core.task import Identity, Task, TaskStatus
 from rota.errors import InvalidInput
+from rota.group_commit import GroupCommit, write_together
 from rota.logs import get_logger
-from rota.stores.base import Page, Store, TaskQuery
+from rota.stores.base import Page, Store, TaskQuery, page_of
 from rota.triggers import decode_trigger
 
-__all__ = ["MOST_LISTED", "SNAPSHOT", "Zones", "schedules_of", "snapshot_of", "tasks_of"]
+__all__ = [
+    "MOST_LISTED",
+    "SNAPSHOT",
+    "Finder",
+    "FoundTogether",
+    "Zones",
+    "live_page_of",
+    "schedules_of",
+    "snapshot_of",
+    "tasks_of",
+]
 
 MOST_LISTED = 1_000
 """Schedules in one list or snapshot; a group's quota lies far below."""
@@ -43,12 +54,56 @@ class Zones:
         return self.by_group.get(folder) or self.default
 
 
+class Finder(Protocol):
+    """Finds tasks, as a store does."""
+
+    async def find(self, query: TaskQuery) -> Page[Task]: ...
+
+
+class FoundTogether:
+    """Finds tasks for many who ask at the same time: what is asked while the store answers is its next call."""
+
+    def __init__(self, store: Store) -> None:
+        self._asked: GroupCommit[TaskQuery, Page[Task]] = GroupCommit(
+            partial(write_together, store.find_many), lambda _: 1
+        )
+
+    async def find(self, query: TaskQuery) -> Page[Task]:
+        """A page of tasks, as they are now or later."""
+        (page,) = await self._asked.submit([query])
+        return page
+
+
 async def schedules_of(
-    store: Store, origins: Origins, zones: Zones, folder: str | None, *, with_finished: bool = False
+    store: Finder, origins: Origins, zones: Zones, folder: str | None, *, with_finished: bool = False
 ) -> list[AgentSchedule]:
     """What is scheduled for a group (None: for all), by id, and after it what waits for approval."""
     tasks = await tasks_of(store, folder, with_finished=with_finished)
     known = await origins.get([task.key for task in tasks])
+    found = _shown(tasks, known, zones)
+    waiting = [one for one in await origins.waiting(folder) if one.proposal is not None]
+    found += [AgentSchedule.of_proposal(one, zones.of(one.folder)) for one in waiting if one.id not in known]
+    return found
+
+
+async def live_page_of(
+    store: Store, origins: Origins, zones: Zones, folder: str | None, *, after: str | None, limit: int
+) -> Page[AgentSchedule]:
+    """A page of what is scheduled for a group (None: for all) and not over, by id, behind the id `after`; the cursor is
+    the last id. Only so many are read and made ready: a page of a thousand costs no more than one of fifty."""
+    cursor = None if after is None else str(Identity(AGENT, after))
+    asked = partial(TaskQuery, task_type=AGENT, owner=folder, schedules=folder is None, cursor=cursor, limit=limit + 1)
+    queries = [asked(status=status) for status in TaskStatus if status.is_live]
+    pages = zip(queries, await store.find_many(queries), strict=True)
+    found = [await _all_of(store, query, page, most=limit + 1) for query, page in pages]
+    # One that changed meanwhile may have been met twice.
+    by_id = {task.key: task for task in chain.from_iterable(found)}
+    page = page_of([by_id[schedule_id] for schedule_id in sorted(by_id)], limit, lambda task: task.key)
+    known = await origins.get([task.key for task in page.items])
+    return Page(_shown(page.items, known, zones), page.cursor)
+
+
+def _shown(tasks: Sequence[Task], known: Mapping[str, Origin], zones: Zones) -> list[AgentSchedule]:
     found: list[AgentSchedule] = []
     for task in tasks:
         try:
@@ -56,15 +111,13 @@ async def schedules_of(
         except InvalidInput as error:
             # Somebody's own payload in this type: its run says what is wrong; a list must not fail for it.
             _log.warning("agent schedule cannot be shown", schedule=task.key, error=str(error))
-    waiting = [one for one in await origins.waiting(folder) if one.proposal is not None]
-    found += [AgentSchedule.of_proposal(one, zones.of(one.folder)) for one in waiting if one.id not in known]
     return found
 
 
-async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = False) -> list[Task]:
+async def tasks_of(store: Finder, folder: str | None, *, with_finished: bool = False) -> list[Task]:
     """The scheduled tasks of a group (None: of all), by id."""
     # All that a group owns is scheduled, but for what somebody's code does by hand: asking for it costs a look more.
-    asked = partial(TaskQuery, task_type=AGENT, owner=folder, schedules=folder is None, limit=200)
+    asked = partial(TaskQuery, task_type=AGENT, owner=folder, schedules=folder is None, limit=MOST_LISTED)
     page = await store.find(asked())
     if page.cursor is None or with_finished:
         tasks = page.items if page.cursor is None else await _all_of(store, asked(), page)
@@ -76,14 +129,16 @@ async def tasks_of(store: Store, folder: str | None, *, with_finished: bool = Fa
     return [by_id[schedule_id] for schedule_id in sorted(by_id)[:MOST_LISTED]]
 
 
-async def _all_of(store: Store, query: TaskQuery, page: Page[Task] | None = None) -> list[Task]:
-    """The schedules that a query finds, up to the most that are listed, from its first page on."""
+async def _all_of(
+    store: Finder, query: TaskQuery, page: Page[Task] | None = None, *, most: int = MOST_LISTED
+) -> list[Task]:
+    """The schedules that a query finds, up to the most that are wanted, from its first page on."""
     tasks: list[Task] = []
     page = page or await store.find(query)
     while True:
         tasks += [task for task in page.items if task.trigger is not None]
-        if page.cursor is None or len(tasks) >= MOST_LISTED:
-            return tasks[:MOST_LISTED]
+        if page.cursor is None or len(tasks) >= most:
+            return tasks[:most]
         page = await store.find(replace(query, cursor=page.cursor))
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from rota.agents.schedules.agent_task import ApprovalState, Origin, Proposal, origin_of, row_of, taken_over
 from rota.clock import Instant
 from rota.database import Database
+from rota.database.backend import Dialect
+from rota.database.later import read_later
 from rota.database.tables.agents import provenance, results, running
 from rota.errors import LimitExceeded
 
 __all__ = ["Origins"]
+
+
+@cache
+def _some_statement(dialect: type[Dialect]) -> Select[Any]:
+    """The text is the same for any number of ids: a long list of them would take longer to write than to find."""
+    return select(provenance).where(dialect.among(provenance.c.id))
 
 
 class Origins:
@@ -26,9 +36,10 @@ class Origins:
 
     async def get(self, ids: Sequence[str]) -> dict[str, Origin]:
         """The records of these schedules, by id."""
-        statement = select(provenance).where(provenance.c.id.in_(list(ids)))
-        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
-        return {row["id"]: origin_of(row) for row in rows}
+        dialect = self._database.backend.dialect
+        statement, given = _some_statement(type(dialect)), {"keys": dialect.keys(ids)}
+        rows = await self._database.read(lambda connection: read_later(connection, statement, given).rows())
+        return {origin.id: origin for origin in map(origin_of, rows)}
 
     async def add(self, new: Origin, *, max_waiting: int | None = None) -> Origin:
         """Write down where a schedule comes from. One that waits counts against `max_waiting`, in the same step."""
@@ -52,7 +63,7 @@ class Origins:
             text = msgspec.json.encode(proposal).decode()
             mine = provenance.c.id == schedule_id
             connection.execute(provenance.update().where(mine).values(approval="waiting", proposal=text))
-            return origin_of(connection.execute(select(provenance).where(mine)).mappings().one())
+            return origin_of(connection.execute(select(provenance).where(mine)).one())
 
         return await self._database.write(write)
 
@@ -74,7 +85,7 @@ class Origins:
         def write(connection: Connection) -> Origin | None:
             dialect = self._database.backend.dialect
             mine = provenance.c.id == seen.id
-            row = connection.execute(dialect.locked(select(provenance).where(mine))).mappings().one_or_none()
+            row = connection.execute(dialect.locked(select(provenance).where(mine))).one_or_none()
             current = None if row is None else origin_of(row)
             if current is None or current.approval != "waiting" or current.proposal != seen.proposal:
                 return None
@@ -103,7 +114,7 @@ class Origins:
             .order_by(provenance.c.created_at, provenance.c.id)
             .limit(1_000)
         )
-        rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
+        rows = await self._database.read(lambda connection: connection.execute(statement).all())
         return [origin_of(row) for row in rows]
 
     async def set(self, schedule_id: str, **values: object) -> None:
@@ -117,7 +128,7 @@ class Origins:
         if folder is not None:
             statement = statement.where(provenance.c.folder == folder)
         statement = statement.order_by(provenance.c.created_at, provenance.c.id).limit(1_000)
-        return [origin_of(row) for row in await self._database.read(lambda c: c.execute(statement).mappings().all())]
+        return [origin_of(row) for row in await self._database.read(lambda c: c.execute(statement).all())]
 
     # --- what is over ---
 

@@ -35,6 +35,7 @@ __all__ = [
     "RUN_COLUMNS",
     "decode_entry",
     "decode_erasure",
+    "decode_rows",
     "decode_run",
     "plain_value",
     "values_of",
@@ -68,7 +69,8 @@ class _JsonList(FunctionElement[str]):
 
 @compiles(_JsonList, "sqlite")
 def _in_sqlite(element: Any, compiler: Any, **given: Any) -> str:
-    return f"json_array({compiler.process(element.clauses, **given)})"
+    # As a plain text: SQLite remembers what is JSON, and would unfold it in a list of rows.
+    return f"(json_array({compiler.process(element.clauses, **given)}) || '')"
 
 
 @compiles(_JsonList)
@@ -98,6 +100,8 @@ _EVENT: dict[str | None, Transition | None] = {
     **{transition.value: transition for transition in Transition},
 }
 _FLAGS = ("parked", "manual", "dirty", "renewed", "extended")
+decode_rows = warmed(msgspec.json.Decoder(list[list[Any]]), "[]").decode
+"""Many rows that a database has put into one (`Dialect.in_one_row`)."""
 _decode_rest = warmed(msgspec.json.Decoder(list[Any]), "[]").decode
 
 # Where things stand in a row that is followed by the values of its rest.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -34,6 +34,7 @@ from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.core.task_type import RateLimit, decode_task_type
 from rota.database.backends.postgres import PostgresDialect
 from rota.database.backends.sqlite import SqliteDialect
+from rota.database.later import read_later
 from rota.database.tables import tasks as tables
 from rota.database.tables.tasks import run_logs, tasks
 from rota.keys import GLOBAL_KEY
@@ -57,12 +58,14 @@ from rota.stores.sql.codec import (
     RUN_COLUMNS,
     decode_entry,
     decode_erasure,
+    decode_rows,
     decode_run,
 )
 
 __all__ = ["counts", "erasures", "find", "get", "history", "next_due_by_type", "queue_position", "runs"]
 
 Condition = ColumnElement[bool]
+AnyDialect = type[SqliteDialect] | type[PostgresDialect]
 
 _c = tasks.c
 _IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
@@ -75,18 +78,30 @@ _SET_ASIDE = frozenset({TaskStatus.FAILED, TaskStatus.PAUSED, TaskStatus.CANCELL
 
 def get(connection: Connection, identities: Sequence[Identity]) -> list[Task | None]:
     """The tasks in the order asked, type by type: a list of pairs would make SQLite read every row."""
-    dialect = SqliteDialect if connection.dialect.name == "sqlite" else PostgresDialect
-    found: dict[Identity, Task | None] = {}
+    dialect = _dialect_of(connection)
+    found: dict[Identity, Task] = {}
     for task_type, group in groupby(sorted(set(identities)), key=lambda identity: identity.task_type):
         given = {"task_type": task_type, "keys": dialect.keys([identity.key for identity in group])}
-        tasks_found = [decode_entry(row).task for row in connection.execute(_get_statement(dialect), given)]
-        found.update({task.identity: task for task in tasks_found if task is not None})
+        found.update({task.identity: task for task in _tasks(connection, _get_statement(dialect), given)})
     return [found.get(identity) for identity in identities]
 
 
+def _dialect_of(connection: Connection) -> AnyDialect:
+    return SqliteDialect if connection.dialect.name == "sqlite" else PostgresDialect
+
+
+def _tasks(connection: Connection, statement: Select[Any], given: Mapping[str, object]) -> list[Task]:
+    """What a query of entries finds, in one step of the database."""
+    rows = read_later(connection, statement, given).rows()
+    if connection.dialect.name == "sqlite":
+        rows = decode_rows(rows[0][0])
+    return [task for row in rows if (task := decode_entry(row).task) is not None]
+
+
 @cache
-def _get_statement(dialect: type[SqliteDialect] | type[PostgresDialect]) -> Select[Any]:
-    return dialect.by_keys(select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type")), _c.key)
+def _get_statement(dialect: AnyDialect) -> Select[Any]:
+    of_type = select(*ENTRY_COLUMNS).where(_c.task_type == bindparam("task_type"))
+    return dialect.in_one_row(dialect.by_keys(of_type, _c.key))
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------
@@ -95,18 +110,69 @@ def _get_statement(dialect: type[SqliteDialect] | type[PostgresDialect]) -> Sele
 def find(connection: Connection, query: TaskQuery) -> Page[Task]:
     if query.status in _FEW and query.user_id is query.owner is None and _are_few(connection, query):
         return _whole(connection, _among_few(connection, query), query.limit)
+    if not _asks_more(query):
+        return _straight(connection, query)
     within = [_c.status.is_not(None), _along(query), *_of_type(query), *_behind(query)]
-    # Where the index knows everything that is asked, nobody need look further than the page.
-    most = LOOKED_AT if _asks_more(query) else query.limit + 1
-    looked_at = _looked_at(*within).order_by(_c.task_type, _c.key).limit(most).subquery().c
+    looked_at = _looked_at(*within).order_by(_c.task_type, _c.key).limit(LOOKED_AT).subquery().c
     named = select(looked_at.task_type, looked_at.key).where(*_rest(looked_at, query, connection.dialect.name))
     first = named.order_by(looked_at.task_type, looked_at.key).limit(query.limit + 1)
     page = _whole(connection, [Identity(*row) for row in connection.execute(first)], query.limit)
-    if page.cursor is not None or not _asks_more(query):
+    if page.cursor is not None:
         return page
     last = select(_c.task_type, _c.key).where(*within).order_by(_c.task_type, _c.key).offset(LOOKED_AT - 1).limit(1)
     row = connection.execute(last).first()
     return page if row is None else Page(page.items, str(Identity(*row)))
+
+
+def _straight(connection: Connection, query: TaskQuery) -> Page[Task]:
+    """Where the index knows everything that is asked, nobody need look further than the page."""
+    after = None if query.cursor is None else check_cursor(query.cursor)
+    given = {
+        "user_id": query.user_id,
+        "owner": query.owner,
+        "task_type": query.task_type,
+        "after_type": after and after.task_type,
+        "after_key": after and after.key,
+        "most": query.limit + 1,
+    }
+    shape = _Shape(
+        along="user_id" if query.user_id is not None else "owner" if query.owner is not None else None,
+        status=query.status,
+        of_type=query.task_type is not None,
+        behind=None if after is None else "key" if after.task_type == query.task_type else "identity",
+    )
+    found = _tasks(connection, _straight_statement(_dialect_of(connection), shape), given)
+    return page_of(found, query.limit, lambda task: str(task.identity))
+
+
+class _Shape(NamedTuple):
+    """All that the text of a statement depends on."""
+
+    along: Literal["user_id", "owner"] | None
+    status: TaskStatus | None
+    of_type: bool
+    behind: Literal["key", "identity"] | None
+
+
+_LAST_SEEN = tuple_(bindparam("after_type", type_=Text), bindparam("after_key", type_=Text))
+
+
+@cache
+def _straight_statement(dialect: AnyDialect, shape: _Shape) -> Select[Any]:
+    """Made once for each shape: to make a statement takes longer than to run it."""
+    within: list[Condition] = [_c.status.is_not(None)]
+    if shape.along is not None:
+        within.append(_c[shape.along] == bindparam(shape.along))
+    elif shape.status is not None:
+        within.append(_in_state(shape.status))
+    if shape.of_type:
+        within.append(_c.task_type == bindparam("task_type"))
+    if shape.behind == "key":
+        within.append(_c.key > bindparam("after_key"))
+    elif shape.behind == "identity":
+        within.append(tuple_(_c.task_type, _c.key) > _LAST_SEEN)
+    page = select(*ENTRY_COLUMNS).where(*within).order_by(_c.task_type, _c.key).limit(bindparam("most"))
+    return dialect.in_one_row(page)
 
 
 def _looked_at(*conditions: Condition) -> Select[Any]:
@@ -179,10 +245,18 @@ def _among_few(connection: Connection, query: TaskQuery) -> list[Identity]:
     for part in _FEW[query.status]:
         of_type = _of_type(query) if query.status is TaskStatus.PENDING else []
         c = _looked_at(*part, *of_type).subquery().c
-        named = select(c.task_type, c.key).where(*_rest(c, query, connection.dialect.name))
-        found += [Identity(*row) for row in connection.execute(named)]
+        columns: list[ColumnElement[Any]] = [c.task_type, c.key]
+        named = select(*columns).where(*_rest(c, query, connection.dialect.name))
+        found += _identities(connection, named)
     asked = (each for each in found if query.task_type is None or each.task_type == query.task_type)
     return sorted(each for each in asked if after is None or each > after)[: query.limit + 1]
+
+
+def _identities(connection: Connection, named: Select[Any]) -> list[Identity]:
+    """What a query names, in one step of the database: they may be thousands."""
+    if connection.dialect.name != "sqlite":
+        return [Identity(*row) for row in connection.execute(named)]
+    return [Identity(*row) for row in decode_rows(connection.execute(SqliteDialect.in_one_row(named)).scalar_one())]
 
 
 def _of_type(query: TaskQuery) -> list[Condition]:

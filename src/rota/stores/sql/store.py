@@ -115,6 +115,11 @@ class SqlStore(TransactionalStore):
         check_find(query)
         return await self.database.read(lambda connection: queries.find(connection, query))
 
+    async def find_many(self, asked: Sequence[TaskQuery]) -> list[Page[Task]]:
+        for query in asked:
+            check_find(query)
+        return await self.database.read(lambda connection: [queries.find(connection, query) for query in asked])
+
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_runs(query)
         return await self.database.read(lambda connection: queries.runs(connection, query))

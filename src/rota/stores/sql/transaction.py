@@ -39,7 +39,6 @@ from sqlalchemy import (
 )
 
 from rota.clock import Instant, Millis
-from rota.codec import warmed
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.rank import rank
@@ -60,6 +59,7 @@ from rota.stores.sql.codec import (
     ERASURE_COLUMNS,
     decode_entry,
     decode_erasure,
+    decode_rows,
     values_of,
     values_of_run,
 )
@@ -78,7 +78,6 @@ _IS_RUNNING = _c.status == literal_column("'running'")
 _IS_WAITING = _c.status.in_([literal_column("'pending'"), literal_column("'paused'")])
 _IS_LIVE = _c.status.in_([literal_column("'pending'"), literal_column("'running'"), literal_column("'paused'")])
 _ENTRY = select(*ENTRY_COLUMNS)
-_decode_rows = warmed(msgspec.json.Decoder(list[list[Any]]), "[]").decode
 _TYPE, _IDENTITY = attrgetter("task_type"), itemgetter(0)
 
 _NEVER = 2**62
@@ -124,7 +123,7 @@ class SqlTransaction:
     def _rows(self, statement: Executable, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """What a query of entries finds, in one step of the database."""
         rows = self._all(statement, parameters)
-        return _decode_rows(rows[0][0]) if self._database == "sqlite" else rows
+        return decode_rows(rows[0][0]) if self._database == "sqlite" else rows
 
     def _found_in(self, rows: Sequence[Sequence[Any]]) -> list[Entry]:
         self._found.update([(row[0], row[1]) for row in rows])

@@ -37,6 +37,29 @@ class TestFind(Suite):
         assert (await world.store.find(TaskQuery(task_type=WORK, limit=9))).cursor is not None
         assert await world.store.find(TaskQuery(task_type="another")) == ([], None)
 
+    async def test_many_queries_are_answered_as_each_by_itself(self, world: World, work: TaskType) -> None:
+        await self._make(world, 5)
+        of_ann = NewTask(task_type=WORK, key="x1", owner="ann")
+        of_bob = NewTask(task_type=WORK, key="x2", owner="bob", trigger=hourly(world.now))
+        await world.store.schedule([of_ann, of_bob], now=world.now)
+        asked = [
+            TaskQuery(task_type=WORK, owner="bob"),
+            TaskQuery(task_type=WORK, limit=3),
+            TaskQuery(owner="nobody"),
+            TaskQuery(task_type=WORK, owner="ann", schedules=True),
+            TaskQuery(task_type=WORK, limit=3, cursor=str(Identity(WORK, "k002"))),
+        ]
+        pages = await world.store.find_many(asked)
+        assert pages == [await world.store.find(query) for query in asked]
+        assert [[task.key for task in page.items] for page in pages] == [
+            ["x2"],
+            ["k000", "k001", "k002"],
+            [],
+            [],
+            ["k003", "k004", "x1"],
+        ]
+        assert await world.store.find_many([]) == []
+
     async def test_pages_are_stable_while_others_insert(self, world: World, work: TaskType) -> None:
         keys = await self._make(world, 30)
         query = TaskQuery(task_type=WORK, limit=7)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import os
 import shutil
 import socket
@@ -20,13 +19,17 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from rota.agents import Agents
 from rota.agents.isolation.base import RunRequest
 from rota.agents.isolation.process import MCP_CONFIG, MCP_SOCKET
 from rota.agents.operator import AgentOperator, agent_principal
+from rota.agents.runs.file_work import FileWork
 from rota.database import Database
 from rota.logs import get_logger
 
@@ -56,6 +59,7 @@ class RunSockets:
         self._agents = agents
         self._database = database
         self._below = below or Path(tempfile.gettempdir())
+        self._files = FileWork()
         self._is_swept = False
 
     @asynccontextmanager
@@ -63,14 +67,13 @@ class RunSockets:
         """The request with the way to a server of its own; as it is if no socket can be had here."""
         if not self._is_swept:
             self._is_swept = True
-            await asyncio.to_thread(_sweep, self._below)
+            await self._files.begin(partial(_sweep, self._below))
         environment = request.environment
         conversations = _Conversations(
             self._agents, self._database, request.input.group_folder, run_id=environment.run_id
         )
         try:
-            # Not on a thread, which takes longer than this does, and whose result is lost to whoever is cancelled.
-            folder, line = _prepared(self._below, environment.uid)
+            folder, line = await self._prepare(environment.uid)
         except OSError as error:
             # Its work does not depend on it, as far as anybody knows.
             _log.warning("a run has no MCP server", run=environment.run_id, error=str(error))
@@ -91,7 +94,22 @@ class RunSockets:
                 await conversations.end()
         finally:
             line.close()
-            _remove(folder)
+            await self._files.begin(partial(_remove, folder))
+
+    async def _prepare(self, uid: int | None) -> tuple[Path, socket.socket]:
+        preparing = self._files.begin(partial(_prepared, self._below, uid))
+        try:
+            return await asyncio.shield(preparing)
+        except asyncio.CancelledError:
+            preparing.add_done_callback(self._take_back)
+            raise
+
+    def _take_back(self, prepared: asyncio.Future[tuple[Path, socket.socket]]) -> None:
+        """What was made for a run that was cancelled meanwhile is nobody's."""
+        if not prepared.cancelled() and prepared.exception() is None:
+            folder, line = prepared.result()
+            line.close()
+            self._files.begin(partial(_remove, folder))
 
 
 @dataclass(eq=False)
@@ -157,7 +175,7 @@ def _prepared(below: Path, uid: int | None) -> tuple[Path, socket.socket]:
     try:
         config, place = folder / _CONFIG, folder / _SOCKET
         server = {"command": "python3", "args": ["-I", "-S", "-c", _STDIO_TO_SOCKET, str(place)]}
-        config.write_text(json.dumps({"mcpServers": {"rota": server}}), encoding="utf-8")
+        config.write_bytes(msgspec.json.encode({"mcpServers": {"rota": server}}))
         line.bind(str(place))
         for path, mode in ((config, 0o640), (place, 0o660), (folder, 0o750)):
             # What stays ours the run's user, who is alone in a group of the same number, may use.
