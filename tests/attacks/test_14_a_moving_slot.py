@@ -96,7 +96,7 @@ async def test_after_a_script_that_stopped_half_way_the_reconciler_comes_at_once
     store = RedisStore(redis_url)
     await store.open()
     await store.put_types([WORK])
-    duty = Reconciler(store, pulse=Pulse(SystemClock()), chance=lambda: 0.5)
+    duty = Reconciler(store, clock=SystemClock(), pulse=Pulse(SystemClock()), chance=lambda: 0.5)
     running = asyncio.create_task(duty.run())
     await until(lambda: redis.ask("HGET", "scheduler:meta", "indexes") == "2", "the first pass is made")
     redis.ask("SET", QUEUE, "not a queue")

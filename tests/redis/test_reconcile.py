@@ -9,8 +9,9 @@ from typing import cast
 import pytest
 from tests.opening import opened
 
-from rota.core.task import TaskStatus, Transition
+from rota.core.task import NewTask, TaskStatus, Transition
 from rota.stores.redis import RedisStore
+from rota.stores.redis.reconcile import PAGE
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
@@ -140,3 +141,18 @@ async def test_a_pass_beside_running_work_repairs_nothing_and_harms_nothing(
 async def _pass_again_and_again(store: RedisStore) -> None:
     while True:
         await store.reconcile()
+
+
+async def test_a_pass_rests_after_each_page_also_of_one_big_index(
+    store: RedisStore, world: World, redis: RedisServer
+) -> None:
+    await world.store.schedule([NewTask(task_type="work", key=f"many-{number:04}") for number in range(3 * PAGE)])
+    rests = 0
+
+    async def rest() -> None:
+        nonlocal rests
+        rests += 1
+
+    assert (await store.reconcile(rest)).total == 0
+    indexes_with_all = len(["queue", "keys"])
+    assert rests >= 3 * indexes_with_all

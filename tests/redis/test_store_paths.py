@@ -241,7 +241,7 @@ async def test_one_of_many_instances_reconciles(
     await world.schedule("k")
     redis.ask("DEL", "scheduler:queue:{work}")
     assert await world.claim() == []
-    duties = [Reconciler(store, pulse=Pulse(clock), chance=lambda: 0.5) for store in stores]
+    duties = [Reconciler(store, clock=clock, pulse=Pulse(clock), chance=lambda: 0.5) for store in stores]
     reports = [await duty.run_once() for duty in duties]
     assert [report and report.total for report in reports] == [1, None], "its place in the queue, once"
     assert (await world.claim_one()).key == "k"

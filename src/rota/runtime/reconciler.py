@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, runtime_checkable
 
-from rota.clock import SECOND, Instant, Millis
+from rota.clock import SECOND, Clock, Instant, Millis
 from rota.logs import get_logger
 from rota.runtime.duty import Duty
 from rota.runtime.health import Pulse
 
-__all__ = ["PERIOD_SECONDS", "Reconcilable", "Reconciler", "Repaired"]
+__all__ = ["PERIOD_SECONDS", "Reconcilable", "Reconciler", "Repaired", "rest_after"]
 
 PERIOD_SECONDS: Final = 600.0
 HARM_SECONDS: Final = 10.0
 """No more than one pass in this time because of what was harmed, over all instances: a fault that goes on and on must
 not be answered by walks over everything without a pause."""
-PAGE_PAUSE: Final = 0.005
-"""Seconds of rest after each page: a million records take minutes, and nobody notices."""
+RESTS: Final = 9
+"""How many times as long as a page took it rests after it, so that a tenth of one core is all that anybody notices."""
+SHORTEST_REST: Final = 0.005
+LONGEST_REST: Final = 0.1
+"""Seconds: with this after each page a million records still take only minutes."""
 
 log = get_logger("rota.reconciler")
 
@@ -39,7 +42,9 @@ class Reconcilable(Protocol):
 
     async def take_turn(self, duty: str, for_ms: Millis) -> bool: ...
 
-    async def reconcile(self, pause: float = 0.0) -> Repaired: ...
+    async def reconcile(self, rest: Callable[[], Awaitable[None]]) -> Repaired:
+        """One pass over everything; it rests after each page."""
+        ...
 
     def when_harmed(self, call: Callable[[], None]) -> None:
         """Have `call` called, on any thread, when a step has stopped half-way."""
@@ -51,9 +56,11 @@ class Reconciler(Duty[Repaired | None]):
 
     name = "reconciler"
 
-    def __init__(self, store: Reconcilable, *, pulse: Pulse, chance: Callable[[], float]) -> None:
+    def __init__(self, store: Reconcilable, *, clock: Clock, pulse: Pulse, chance: Callable[[], float]) -> None:
         super().__init__(pulse, chance)
         self._store = store
+        self._clock = clock
+        self._rested_at = 0.0
         self._is_harmed = False
 
     async def run(self) -> None:
@@ -75,8 +82,9 @@ class Reconciler(Duty[Repaired | None]):
             return None
         # What is harmed from here on is for the next pass: this one may be past it already.
         self._is_harmed = False
+        self._rested_at = self._clock.monotonic()
         try:
-            repaired = await self._store.reconcile(PAGE_PAUSE)
+            repaired = await self._store.reconcile(self._rest)
         except Exception:
             # Whoever took the turn owes the pass.
             self._is_harmed = True
@@ -84,6 +92,11 @@ class Reconciler(Duty[Repaired | None]):
         if repaired.total:
             log.warning("indexes repaired", read=repaired.read, repaired=repaired.total, report=str(repaired))
         return repaired
+
+    async def _rest(self) -> None:
+        worked = self._clock.monotonic() - self._rested_at
+        await asyncio.sleep(rest_after(worked))
+        self._rested_at = self._clock.monotonic()
 
     async def _has_turn(self) -> bool:
         if self._is_harmed:
@@ -95,6 +108,11 @@ class Reconciler(Duty[Repaired | None]):
             return HARM_SECONDS * (0.5 + 0.5 * self._chance())
         # Instances that were started together drift apart.
         return PERIOD_SECONDS * (0.25 + 0.5 * self._chance())
+
+
+def rest_after(worked: float) -> float:
+    """Seconds of rest after so many seconds of work."""
+    return min(max(SHORTEST_REST, RESTS * worked), LONGEST_REST)
 
 
 def _on(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

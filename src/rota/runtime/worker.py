@@ -124,7 +124,7 @@ class Worker:
             self._pump,
         ]
         if isinstance(store, Reconcilable):
-            self._own.append(Reconciler(store, pulse=pulse, chance=chance))
+            self._own.append(Reconciler(store, clock=clock, pulse=pulse, chance=chance))
         self._added = () if duties is None else tuple(duties(context))
         _check_names([dispatcher, self._heartbeat, self._sweeper, *self._own, *self._added])
         self._executor.on_settled = self._on_settled

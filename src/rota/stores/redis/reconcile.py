@@ -8,9 +8,8 @@ if the record is still as it was read: whoever changed it meanwhile has written 
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,7 +19,9 @@ from rota.stores.redis.index import INDEXES, Command, IndexMember, index_members
 from rota.stores.redis.queries import Queries
 from rota.stores.redis.scripts import Scripts
 
-__all__ = ["Reconciled", "reconcile"]
+__all__ = ["Reconciled", "Rest", "reconcile", "without_rest"]
+
+Rest = Callable[[], Awaitable[None]]
 
 PAGE = 200
 _RANKED = frozenset(
@@ -61,13 +62,17 @@ class _Repair(NamedTuple):
     command: Command
 
 
-async def reconcile(scripts: Scripts, queries: Queries, pause: float = 0.0) -> Reconciled:
-    """One pass over everything, with a pause after each page so that nobody notices it."""
+async def without_rest() -> None:
+    """On with the next page."""
+
+
+async def reconcile(scripts: Scripts, queries: Queries, rest: Rest) -> Reconciled:
+    """One pass over everything, with a rest after each page so that nobody notices it."""
     aging = await _types(scripts, queries)
-    pass_ = _Pass(scripts, aging)
+    pass_ = _Pass(scripts, aging, rest)
     async for keys in scripts.server.scan(f"{scripts.keys.pattern}*", PAGE):
         await pass_.page(_parse(scripts.keys.prefix, keys))
-        await asyncio.sleep(pause)
+        await rest()
     await scripts.server.command("HSET", scripts.keys.meta, "indexes", INDEXES)
     return Reconciled(pass_.read, pass_.entered, pass_.left, sum([await scripts.recount(name) for name in aging]))
 
@@ -90,8 +95,9 @@ async def _types(scripts: Scripts, queries: Queries) -> Mapping[str, Millis]:
 class _Pass:
     """One walk, and what it has done so far."""
 
-    def __init__(self, scripts: Scripts, aging: Mapping[str, Millis]) -> None:
+    def __init__(self, scripts: Scripts, aging: Mapping[str, Millis], rest: Rest) -> None:
         self.read = self.entered = self.left = 0
+        self._rest = rest
         self._scripts = scripts
         self._server = scripts.server
         self._keys = scripts.keys
@@ -135,6 +141,8 @@ class _Pass:
             if index == self._keys.of("keys", name):
                 strays = await self._not_awaited(strays)
             self.left += await self._repair(name, strays)
+            # One index may have a member for each record.
+            await self._rest()
 
     async def _not_awaited(self, repairs: list[_Repair]) -> list[_Repair]:
         """A key of which only an arrived completion speaks is still known."""

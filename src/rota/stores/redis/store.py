@@ -58,7 +58,7 @@ from rota.stores.redis.index import INDEXES
 from rota.stores.redis.keys import Keys
 from rota.stores.redis.poke_listener import PokeListener
 from rota.stores.redis.queries import Queries
-from rota.stores.redis.reconcile import Reconciled, reconcile
+from rota.stores.redis.reconcile import Reconciled, Rest, reconcile, without_rest
 from rota.stores.redis.scripts import Scripts
 from rota.stores.redis.transaction import RedisTransaction
 from rota.stores.redis.upgrade import SCHEMA, layout_of, upgrade
@@ -436,9 +436,9 @@ class RedisStore(GroupedStore):
         key = f"{self._keys.prefix}turn:{duty}:{INDEXES}"
         return await self._server.command("SET", key, self._scripts.origin, "NX", "PX", for_ms) is not None
 
-    async def reconcile(self, pause: float = 0.0) -> Reconciled:
-        """Compare every index with the records and repair it, with a pause of so many seconds after each page."""
-        return await reconcile(self._scripts, self._queries, pause)
+    async def reconcile(self, rest: Rest = without_rest) -> Reconciled:
+        """Compare every index with the records and repair it, with a rest after each page."""
+        return await reconcile(self._scripts, self._queries, rest)
 
     def when_harmed(self, call: Callable[[], None]) -> None:
         """Have `call` called, on any thread, when a script has stopped half-way and indexes may be wrong."""
