@@ -46,11 +46,11 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
 
 
 def _row(bar: Bar, top: int, scale: float) -> str:
-    middle = top + 8
-    end = LABEL + max(bar.value, bar.high) * scale + 8
+    middle, kind = top + 8, "own" if bar.is_own else "bar"
+    low, high = LABEL + bar.low * scale, LABEL + bar.high * scale
     return (
         f'<text x="{LABEL - 8}" y="{top + 13}" text-anchor="end">{escape(bar.name)}</text>'
-        f'<rect class="{"own" if bar.is_own else "bar"}" x="{LABEL}" y="{top}" width="{bar.value * scale:.1f}" height="16" rx="2"/>'
-        f'<line class="reach" x1="{LABEL + bar.low * scale:.1f}" y1="{middle}" x2="{LABEL + bar.high * scale:.1f}" y2="{middle}"/>'
-        f'<text x="{end:.1f}" y="{top + 13}">{escape(bar.text)}</text>'
+        f'<rect class="{kind}" x="{LABEL}" y="{top}" width="{bar.value * scale:.1f}" height="16" rx="2"/>'
+        f'<line class="reach" x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}"/>'
+        f'<text x="{high + 8:.1f}" y="{top + 13}">{escape(bar.text)}</text>'
     )

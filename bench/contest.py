@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from bench import report
 from bench.fires import measure_fires
@@ -69,9 +69,7 @@ def _attempt(part: str, measure: Callable[[], list[T]], failed: dict[str, str]) 
 
 
 def _redis_version(places: Servers) -> str:
-    said = places.redis.ask("INFO", "server")
-    assert isinstance(said, dict)
-    return str(said["redis_version"])
+    return str(cast("dict[str, object]", places.redis.ask("INFO", "server"))["redis_version"])
 
 
 def _print(results: Results) -> None:

@@ -1,4 +1,4 @@
-"""The next fires of 100,000 schedules: Rota's triggers beside croniter and APScheduler's, in cron expressions of all kinds."""
+"""The next fires of 100,000 schedules: Rota's triggers beside croniter and APScheduler's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The limit beside the figures on Redis: the same script calls, replayed over one socket, with no Rota at either end.
 
-What Rota sends while it schedules, touches and runs is heard by MONITOR, in the order in which the server did it. On an
-emptied server the same bytes are sent again as fast as the socket takes them, and the answers are not even decoded: what
-is left is the server's own time for these scripts.
+What Rota sends while it schedules, touches and runs is heard by MONITOR, in the order in which the server did it. On
+an emptied server the same bytes are sent again as fast as the socket takes them, and the answers are not even decoded:
+what is left is the server's own time for these scripts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from bench.environments import ROOT
 from bench.side_by_side import Servers
@@ -144,6 +144,5 @@ def _packed(command: Command) -> bytes:
 
 def _check_all_ran(counts: object, tasks: int) -> None:
     """A replay that the scripts refuse would be fast, and would say nothing."""
-    assert isinstance(counts, dict)
-    succeeded = int(counts.get("succeeded_total", 0))
+    succeeded = int(cast("dict[str, str]", counts).get("succeeded_total", 0))
     assert succeeded == tasks, f"the replay ran {succeeded} of {tasks} tasks: {counts}"

@@ -48,9 +48,8 @@ def _bars(results: Results, figure: Figure) -> list[Bar]:
 
 
 def page_of(results: Results) -> str:
-    return (
-        "\n\n".join([*_opening(results), *_figures(results), *_limits(results), *_configured(results), _again()]) + "\n"
-    )
+    parts = (_opening(results), _figures(results), _limits(results), _configured(results), [_again()])
+    return "\n\n".join(one for part in parts for one in part) + "\n"
 
 
 def _opening(results: Results) -> Iterable[str]:
@@ -59,8 +58,8 @@ def _opening(results: Results) -> Iterable[str]:
     yield "This page is written by `make bench PARTS=peers` from what it measured; nobody edits it."
     yield (
         f"Measured on {results.measured_on}: {results.machine}. All queues did the same work in one run, one after the"
-        " other in every round, on the same servers, emptied between turns. Figures are medians, with the lowest and the"
-        f" highest round beside them (rounds: {rounds}). Compare figures of one run only: machines differ, and this one"
+        " other in every round, on the same servers, emptied between turns. Figures are medians, with the lowest and"
+        f" the highest round beside them (rounds: {rounds}). Compare figures of one run only: machines differ, and this one"
         " is shared."
     )
 
@@ -110,7 +109,7 @@ def _again() -> str:
         "## Run it again\n\n"
         "```sh\n"
         "make bench PARTS=peers            # all of this; sets up what it needs below build/, about 12 minutes\n"
-        "make bench PARTS=scale            # a thousand to a million waiting tasks: bytes a task, and the claim's p50 and p99\n"
+        "make bench PARTS=scale            # a thousand to a million waiting: bytes a task, p50 and p99 of a claim\n"
         "python -m bench --quick --json    # three figures, less than a minute\n"
         "```"
     )

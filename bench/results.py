@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sqlite3
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from bench.fires import FireRate
 from bench.limits import Limit
 from bench.recovery import Recovery
-from bench.summary import Row, Spread
+from bench.summary import Row
 
-__all__ = ["Results", "machine", "read_results", "write_results"]
+__all__ = ["Results", "machine", "read_results", "today", "write_results"]
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,8 @@ def today() -> str:
 
 def write_results(results: Results, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
 
 
 def read_results(path: Path) -> Results:
-    said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    lists: dict[str, Any] = {"limits": Limit, "recoveries": Recovery, "fires": FireRate}
-    made = {name: [kind(**one) for one in said[name]] for name, kind in lists.items()}
-    return Results(**{**said, **made, "rows": _rows(said["rows"])})
-
-
-def _rows(said: Sequence[dict[str, Any]]) -> list[Row]:
-    return [Row(**{**row, "figures": {name: Spread(**one) for name, one in row["figures"].items()}}) for row in said]
+    return msgspec.json.decode(path.read_bytes(), type=Results)

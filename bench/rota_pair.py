@@ -74,7 +74,7 @@ def _workers(url: str) -> Generator[None]:
 
 
 async def _until_up(measured: MeasuredApp) -> None:
-    while len(await measured.app.instances()) < PROCESSES:
+    while len(await measured.app.instances()) < PROCESSES:  # noqa: ASYNC110 - they are processes
         await asyncio.sleep(0.05)
 
 

@@ -1,5 +1,6 @@
-"""Every queue has its turn in every round, on the same servers, emptied before each turn: what disturbs the machine for a
-while disturbs all of them.
+"""Every queue has its turn in every round, on the same servers, emptied before each turn.
+
+What disturbs the machine for a while so disturbs all of them.
 """
 
 from __future__ import annotations

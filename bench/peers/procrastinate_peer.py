@@ -18,8 +18,8 @@ from bench.peers.tasks import cancelled_at_end
 class ProcrastinatePeer(Peer):
     package: ClassVar = "procrastinate"
     settings: ClassVar = (
-        "`batch_defer` of 500, a pool of 10 connections, LISTEN/NOTIFY, done jobs are deleted; polled for delayed ones every"
-        " 100 ms (default 5 s)"
+        "`batch_defer` of 500, a pool of 10 connections, LISTEN/NOTIFY, done jobs are deleted; polled every"
+        " 100 ms for delayed ones (default 5 s)"
     )
     recovery: ClassVar = "by a periodic task that one writes: workers are taken for dead after 30 s"
     delayed_a_second: ClassVar = 500

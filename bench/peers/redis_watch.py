@@ -1,4 +1,4 @@
-"""What a Redis server itself says of the work: its CPU, and the commands that it got. A plain socket, for any environment."""
+"""What a Redis server itself says of the work: its CPU, and the commands that it got. Works without any client."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ class TaskiqPeer(Peer):
     package: ClassVar = "taskiq"
     settings: ClassVar = (
         "RedisStreamBroker, `kiq` from 200 callers (it has no bulk call), `xread_count` 300, prefetch of 300, no result"
-        " backend, hiredis; for delayed ones its scheduler beside it, with a ListRedisScheduleSource, every 100 ms (default 1 s)"
+        " backend, hiredis; for delayed ones its scheduler beside it, with a"
+        " ListRedisScheduleSource, every 100 ms (default 1 s)"
     )
     recovery: ClassVar = "`idle_timeout` of 10 minutes"
 
