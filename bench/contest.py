@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar, cast
 
 from bench import report
@@ -14,6 +15,7 @@ from bench.page import JSON_FILE, write_page
 from bench.queues import OWN_QUEUES, QUEUES, Queue
 from bench.recovery import measure_recovery
 from bench.results import Results, machine, today, write_results
+from bench.scale import measure_pending
 from bench.side_by_side import Servers, servers, take_turns
 from bench.summary import rows_of
 
@@ -29,7 +31,7 @@ class NotMeasured(Exception):
 
 def peers() -> None:
     """Measure all, print it, and write the page."""
-    results = _measure(QUEUES, ROUNDS)
+    results = _with_the_rest(_measure(QUEUES, ROUNDS))
     _print(results)
     write_results(results, JSON_FILE)
     for path in write_page(results):
@@ -51,10 +53,19 @@ def _measure(queues: Sequence[Queue], rounds: dict[str, int]) -> Results:
         where = machine(_redis_version(places))
         rows = rows_of(take_turns(queues, rounds, places))
         limits = _attempt("limits", lambda: measure_limits(places), failed)
-        is_whole = len(rounds) > 1
-        recoveries = _attempt("recovery", lambda: measure_recovery(places), failed) if is_whole else []
-    fires = _attempt("fires", measure_fires, failed) if is_whole else []
-    return Results(today(), where, rounds, rows, limits, recoveries, fires, failed)
+    return Results(today(), where, rounds, rows, limits, not_measured=failed)
+
+
+def _with_the_rest(results: Results) -> Results:
+    """With what is of Rota alone, or needs no server: kills, next fires, a million waiting tasks."""
+    failed = dict(results.not_measured)
+    return replace(
+        results,
+        recoveries=_attempt("recovery", measure_recovery, failed),
+        fires=_attempt("fires", measure_fires, failed),
+        pending=_attempt("pending", measure_pending, failed),
+        not_measured=failed,
+    )
 
 
 def _attempt(part: str, measure: Callable[[], list[T]], failed: dict[str, str]) -> list[T]:
@@ -73,13 +84,7 @@ def _redis_version(places: Servers) -> str:
 
 
 def _print(results: Results) -> None:
-    for shown in (
-        report.figure_table,
-        report.ratio_table,
-        report.limit_table,
-        report.recovery_table,
-        report.fires_table,
-    ):
+    for shown in report.TABLES:
         print(f"{shown(results)}\n")
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from bench.environments import ROOT, EnvironmentAbsent, python_of
 from bench.peers.cron_expressions import COUNT, NOW, ZONE, expressions
+from bench.side_by_side import run_program
 from rota.clock import from_datetime
 from rota.triggers import Cron
 
@@ -42,8 +43,7 @@ def _own_rate() -> float:
 
 def _rate_of(library: str) -> FireRate:
     try:
-        command = [str(python_of("peers")), "-m", "bench.peers.cron_rate", library]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+        said = run_program([str(python_of("peers")), "-m", "bench.peers.cron_rate", library], ROOT)
     except (EnvironmentAbsent, subprocess.SubprocessError) as error:
         return FireRate(library, failed=str(error)[:160])
-    return FireRate(library, json.loads(done.stdout)["rate"])
+    return FireRate(library, json.loads(said)["rate"])

@@ -8,19 +8,15 @@ what is left is the server's own time for these scripts.
 from __future__ import annotations
 
 import codecs
-import json
-import os
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
-from bench.environments import ROOT
-from bench.side_by_side import Servers
+from bench.side_by_side import Servers, run_program
 from rota.stores.redis.source import script
 from rota.testing.redis_servers import RedisServer
 
@@ -56,7 +52,7 @@ def bare_redis(places: Servers, tasks: int) -> RedisLimits:
     server = places.redis
     _empty(server)
     with _Monitor(server.port) as monitor:
-        _run_rota(server.url, places, tasks)
+        run_program([sys.executable, "-m", "bench.rota_peer", "work", server.url, str(tasks)], places.folder)
     phases = _phases(monitor.commands())
     _empty(server)
     _replay(server.port, phases.opening)
@@ -70,13 +66,6 @@ def _empty(server: RedisServer) -> None:
     """Tokens follow the clock, and a replay is later: with a number above it they follow each other alone."""
     server.ask("FLUSHALL")
     server.ask("SET", "scheduler:seq:{upkeep}", TOKENS_FROM)
-
-
-def _run_rota(url: str, places: Servers, tasks: int) -> None:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
-    command = [sys.executable, "-m", "bench.rota_peer", "work", url, str(tasks)]
-    done = subprocess.run(command, cwd=places.folder, env=environ, capture_output=True, check=True)
-    json.loads(done.stdout.splitlines()[-1])
 
 
 class _Monitor:

@@ -59,8 +59,8 @@ def _opening(results: Results) -> Iterable[str]:
     yield (
         f"Measured on {results.measured_on}: {results.machine}. All queues did the same work in one run, one after the"
         " other in every round, on the same servers, emptied between turns. Figures are medians, with the lowest and"
-        f" the highest round beside them (rounds: {rounds}). Compare figures of one run only: machines differ, and this one"
-        " is shared."
+        f" the highest round beside them (rounds: {rounds}). Compare figures of one run only: machines differ, and this"
+        " one is shared."
     )
 
 
@@ -84,6 +84,9 @@ def _limits(results: Results) -> Iterable[str]:
     yield "## After a kill"
     yield "Rota's are measured; those of the others are what their documentation says of the default settings."
     yield report.recovery_table(results)
+    yield "## A million waiting tasks"
+    yield "Tasks of user, device and agent without a payload; a claim takes 50 of them."
+    yield report.pending_table(results)
     yield "## Next fires of schedules"
     yield "100,000 cron schedules of five kinds in one zone (a tenth of them for the others), made already."
     yield report.fires_table(results)
@@ -109,7 +112,6 @@ def _again() -> str:
         "## Run it again\n\n"
         "```sh\n"
         "make bench PARTS=peers            # all of this; sets up what it needs below build/, about 12 minutes\n"
-        "make bench PARTS=scale            # a thousand to a million waiting: bytes a task, p50 and p99 of a claim\n"
         "python -m bench --quick --json    # three figures, less than a minute\n"
         "```"
     )

@@ -7,8 +7,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.queues import Server
-from bench.side_by_side import Servers
+from bench.queues import ROTA_ON_REDIS, ROTA_ON_SQLITE, Server
+from bench.side_by_side import Servers, servers
 from chaos import scenarios
 
 __all__ = ["Recovery", "measure_recovery"]
@@ -26,8 +26,9 @@ class Recovery:
     longest: float
 
 
-def measure_recovery(places: Servers) -> list[Recovery]:
-    return [_recovery(server, places) for server in (Server.REDIS, Server.SQLITE)]
+def measure_recovery() -> list[Recovery]:
+    with servers([ROTA_ON_REDIS, ROTA_ON_SQLITE]) as places:
+        return [_recovery(server, places) for server in (Server.REDIS, Server.SQLITE)]
 
 
 def _recovery(server: Server, places: Servers) -> Recovery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from bench.figures import FIGURES, Figure, shown
 from bench.limits import share_of
@@ -10,7 +11,17 @@ from bench.queues import BULLMQ, PYTHON_PEERS, ROTA_ON_REDIS
 from bench.results import Results
 from bench.summary import Row, best_of, ratio
 
-__all__ = ["figure_table", "fires_table", "limit_table", "ratio_table", "recovery_table", "shortfalls", "table"]
+__all__ = [
+    "TABLES",
+    "figure_table",
+    "fires_table",
+    "limit_table",
+    "pending_table",
+    "ratio_table",
+    "recovery_table",
+    "shortfalls",
+    "table",
+]
 
 _GROUPS = (
     ("schedule", "touch", "run", "sleepers"),
@@ -93,6 +104,26 @@ def recovery_table(results: Results) -> str:
 def fires_table(results: Results) -> str:
     lines = [(one.library, one.failed or f"{one.rate:,.0f}") for one in results.fires]
     return table(["library", "next fires a second"], lines)
+
+
+def pending_table(results: Results) -> str:
+    """What a million waiting tasks change."""
+    head = ["store", "bytes a task", "claim at 1,000: p50, p99 ms", "at 1,000,000: p50, p99 ms", "p99 ratio"]
+    lines = [
+        (
+            one.store,
+            "-" if one.bytes_a_task is None else f"{one.bytes_a_task:.0f}",
+            f"{one.few_p50:.1f}, {one.few_p99:.1f}",
+            f"{one.many_p50:.1f}, {one.many_p99:.1f}",
+            f"{one.many_p99 / one.few_p99:.2f}",
+        )
+        for one in results.pending
+    ]
+    return table(head, lines)
+
+
+TABLES: Final = (figure_table, ratio_table, limit_table, recovery_table, fires_table, pending_table)
+"""All of them, as a terminal shows them."""
 
 
 def shortfalls(results: Results) -> list[str]:

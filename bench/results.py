@@ -14,6 +14,7 @@ import msgspec
 from bench.fires import FireRate
 from bench.limits import Limit
 from bench.recovery import Recovery
+from bench.scale import Pending
 from bench.summary import Row
 
 __all__ = ["Results", "machine", "read_results", "today", "write_results"]
@@ -28,6 +29,7 @@ class Results:
     limits: list[Limit] = field(default_factory=list[Limit])
     recoveries: list[Recovery] = field(default_factory=list[Recovery])
     fires: list[FireRate] = field(default_factory=list[FireRate])
+    pending: list[Pending] = field(default_factory=list[Pending])
     not_measured: dict[str, str] = field(default_factory=dict[str, str])
     """Parts that failed as a whole, with the reason."""
 

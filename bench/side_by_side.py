@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,7 @@ from bench.queues import Queue, Server
 from rota.testing.redis_servers import RedisServer, redis_server
 from rota.testing.servers import PostgresServer, postgres_server
 
-__all__ = ["Servers", "Turn", "servers", "take_turns"]
+__all__ = ["Servers", "Turn", "run_program", "servers", "take_turns"]
 
 TURN_SECONDS: Final = 120.0
 """A queue that has not finished its turn by then is given up on for this turn."""
@@ -112,12 +113,8 @@ def _program(queue: Queue) -> list[str]:
 
 def _told(queue: Queue, case: str, command: Sequence[str], folder: Path) -> Turn:
     """What the program says of its turn. It works in a folder that is removed, for it may leave files."""
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TURN_SECONDS, check=True
-        )
-        said = json.loads(done.stdout.splitlines()[-1])
+        said = json.loads(run_program(command, folder).splitlines()[-1])
     except subprocess.TimeoutExpired:
         return Turn(queue.name, case, failed=f"not done within {TURN_SECONDS:g} s")
     except subprocess.CalledProcessError as error:
@@ -125,6 +122,28 @@ def _told(queue: Queue, case: str, command: Sequence[str], folder: Path) -> Turn
     except (json.JSONDecodeError, IndexError):
         return Turn(queue.name, case, failed="said nothing that is a line of JSON")
     return Turn(queue.name, case, **said)
+
+
+def run_program(command: Sequence[str], folder: Path) -> str:
+    """What a program prints. Whatever it has started itself is ended with it, so that nothing runs into other turns."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, complained = process.communicate(timeout=TURN_SECONDS)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, said, complained)
+    return said
 
 
 def _last_line(said: str) -> str:
