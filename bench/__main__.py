@@ -19,13 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bench.agents import agents
 from bench.batches import batches
-from bench.contest import NotMeasured, peers, throughput
+from bench.contest import NotMeasured, peers, scale, throughput
 from bench.events import events
 from bench.hops import hops
 from bench.lists import lists
 from bench.memory import memory
 from bench.quick import is_whole, quick_json, quick_lines, quick_rows
-from bench.scale import scale
 from bench.service import service
 
 PARTS: Mapping[str, Callable[[], None]] = {

@@ -82,13 +82,13 @@ _WITHOUT_BURST: Final = ("work", "sleepers", "latency", "idle")
 ROTA_ON_REDIS: Final = _rota(Server.REDIS, 30_000)
 ROTA_ON_SQLITE: Final = _rota(Server.SQLITE, 20_000)
 OWN_QUEUES: Final = (
-    _rota(Server.MEMORY, 30_000),
+    _rota(Server.MEMORY, 20_000),
     ROTA_ON_SQLITE,
     _rota(Server.POSTGRESQL, 10_000),
     ROTA_ON_REDIS,
     _pair(Server.SQLITE, 10_000),
     _pair(Server.POSTGRESQL, 10_000),
-    _pair(Server.REDIS, 20_000),
+    _pair(Server.REDIS, 10_000),
 )
 PYTHON_PEERS: Final = (
     _peer("arq"),

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -20,7 +21,7 @@ from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
 from rota.testing.redis_servers import RedisServer, redis_server
 
-__all__ = ["Pending", "measure_pending", "scale"]
+__all__ = ["Pending", "measure_pending", "print_pending"]
 
 FEW, MANY = 1_000, 1_000_000
 CLAIMS = 300
@@ -39,9 +40,8 @@ class Pending:
     many_p99: float
 
 
-def scale() -> None:
-    """Print bytes a pending task on Redis, and the claim's p50 and p99 at a thousand and at a million, on both."""
-    for one in measure_pending():
+def print_pending(pending: Sequence[Pending]) -> None:
+    for one in pending:
         size = "" if one.bytes_a_task is None else f"{one.bytes_a_task:.0f} bytes a pending task with plain ids; "
         print(
             f"{one.store}: {size}claim of {CLAIM_SIZE} at {FEW:,}: p50 {one.few_p50:.1f} ms, p99 {one.few_p99:.1f} ms;"
@@ -51,6 +51,7 @@ def scale() -> None:
 
 
 def measure_pending() -> list[Pending]:
+    """Bytes a pending task on Redis, and the claim's p50 and p99 at a thousand and at a million, on both."""
     system = shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

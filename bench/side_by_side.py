@@ -93,6 +93,8 @@ def take_turns(queues: Sequence[Queue], rounds: Mapping[str, int], places: Serve
                 if case in queue.cases:
                     print(f"round {number + 1}, {case}: {queue.name}", file=sys.stderr, flush=True)
                     turns.append(_turn(queue, case, places))
+                    if turns[-1].failed:
+                        print(f"  failed: {turns[-1].failed}", file=sys.stderr, flush=True)
     return turns
 
 

@@ -19,8 +19,8 @@ LIMIT_SECONDS = 60.0
 SLEEP_SECONDS = 0.001
 SLEEPERS = 100
 A_SECOND = 500
-SETTLING_SECONDS = 2.0
-IDLE_SECONDS = 5.0
+SETTLING_SECONDS = 1.5
+IDLE_SECONDS = 3.0
 
 T = TypeVar("T")
 Figures = dict[str, float]
@@ -107,7 +107,7 @@ async def _delayed(queue: type[Peer], url: str, case: str, offsets: Sequence[flo
     await peer.open()
     async with peer.working():
         await asyncio.sleep(1)  # a worker that has just started is not what is measured
-        first_due = int(time.time()) + 2 + len(offsets) / queue.delayed_a_second
+        first_due = time.time() + 1 + len(offsets) / queue.delayed_a_second
         # Whole milliseconds, which is what most queues keep.
         await peer.enqueue_at([round(first_due + offset, 3) for offset in offsets])
         if time.time() > first_due:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from procrastinate import App, PsycopgConnector
 
 from bench.peers.measured import measure
-from bench.peers.peer import Peer, call_many, groups
+from bench.peers.peer import Cannot, Peer, call_many, groups
 from bench.peers.tasks import cancelled_at_end
 
 
@@ -25,7 +25,7 @@ class ProcrastinatePeer(Peer):
     delayed_a_second: ClassVar = 500
 
     async def open(self) -> None:
-        self.app = App(PsycopgConnector(conninfo=self.url, max_size=10))
+        self.app = App(connector=PsycopgConnector(conninfo=self.url, max_size=10))
 
         @self.app.task(name="job")
         async def job(due: float) -> None:
@@ -41,6 +41,9 @@ class ProcrastinatePeer(Peer):
     async def enqueue(self, count: int) -> None:
         for group in groups(count):
             await self.job.batch_defer_async(*({"due": 0.0} for _ in group))
+
+    async def enqueue_again(self, count: int) -> None:
+        raise Cannot("its `queueing_lock` answers a second job with an error that ends the whole batch")
 
     async def enqueue_at(self, dues: Sequence[float]) -> None:
         async def enqueue(number: int) -> None:

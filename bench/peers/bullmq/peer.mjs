@@ -14,8 +14,8 @@ const SLEEPERS = 100;
 const A_SECOND = 500;
 const GROUP = 1000;
 const DELAYED_A_SECOND = 2000;
-const SETTLING_MS = 2000;
-const IDLE_SECONDS = 5;
+const SETTLING_MS = 1500;
+const IDLE_SECONDS = 3;
 const LIMIT_MS = 60000;
 
 const connection = () => new Redis(url, { maxRetriesPerRequest: null });
