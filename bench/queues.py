@@ -86,8 +86,8 @@ OWN_QUEUES: Final = (
     ROTA_ON_SQLITE,
     _rota(Server.POSTGRESQL, 10_000),
     ROTA_ON_REDIS,
-    _pair(Server.SQLITE, 10_000),
-    _pair(Server.POSTGRESQL, 10_000),
+    _pair(Server.SQLITE, 6_000),
+    _pair(Server.POSTGRESQL, 6_000),
     _pair(Server.REDIS, 10_000),
 )
 PYTHON_PEERS: Final = (

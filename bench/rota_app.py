@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.peers.peer import Work, call_many
+from bench.peers.peer import Work, groups
 from rota import Rota, TaskHandle
+from rota.clock import from_datetime
+from rota.core.task import NewTask
+from rota.group_commit import MAX_GROUP
 
 __all__ = ["CALLERS", "MeasuredApp", "measured_app"]
 
@@ -25,13 +28,14 @@ class MeasuredApp:
     timed: TaskHandle[..., Any]
 
     async def schedule_at(self, dues: Sequence[float]) -> None:
-        """One task for each of these times."""
+        """One task for each of these times, in groups, as whoever makes many at once does."""
+        store = await self.app.store()
+        for group in groups(len(dues), MAX_GROUP):
+            await store.schedule([self._timed_task(number, dues[number]) for number in group])
 
-        async def schedule(number: int) -> None:
-            due = dues[number]
-            await self.timed.schedule(due, key=f"k{number}", at=datetime.fromtimestamp(due, UTC))
-
-        await call_many(len(dues), schedule, CALLERS)
+    def _timed_task(self, number: int, due: float) -> NewTask:
+        at = from_datetime(datetime.fromtimestamp(due, UTC))
+        return NewTask(task_type=self.timed.name, key=f"k{number}", scheduled_at=at, payload=repr(due))
 
     async def succeeded_at(self, count: int) -> float:
         """When the store said that so many tasks have succeeded: later than the handlers are done, by the settling."""

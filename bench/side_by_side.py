@@ -149,4 +149,6 @@ def run_program(command: Sequence[str], folder: Path) -> str:
 
 
 def _last_line(said: str) -> str:
-    return (said.strip().splitlines() or ["no message"])[-1][:160]
+    """The last one that says something: the frame around a group of exceptions does not."""
+    lines = [line.strip(" |") for line in said.splitlines() if any(map(str.isalpha, line))]
+    return (lines or ["no message"])[-1][:160]
