@@ -23,7 +23,7 @@ class ArqPeer(Peer):
         "keyed `enqueue_job` from 200 callers (it has no bulk call), results not kept, hiredis; `poll_delay` 10 ms"
         " (default 500 ms, which idle has)"
     )
-    recovery: ClassVar = "job_timeout + 10 s after the start: 310 s"
+    recovery: ClassVar = "when the mark of its start has expired, after `job_timeout` + 10 s: 310 s"
 
     async def open(self) -> None:
         self.pool = await create_pool(RedisSettings.from_dsn(self.url))

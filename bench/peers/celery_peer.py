@@ -22,7 +22,10 @@ class CeleryPeer(Peer):
         "one `apply_async` after another (it has no bulk call), pool of 8 threads, 100 for sleepers, prefetch of 64 a"
         " thread, results ignored, no gossip, mingle or heartbeat, hiredis"
     )
-    recovery: ClassVar = "`visibility_timeout` of 1 hour"
+    recovery: ClassVar = (
+        "never what was running, which is acknowledged first;"
+        " what was prefetched after the `visibility_timeout` of 1 hour"
+    )
     no_op_concurrency: ClassVar = 8
     delayed_a_second: ClassVar = 1_000
 

@@ -19,7 +19,7 @@ class DramatiqPeer(Peer):
     settings: ClassVar = (
         "one `send` after another (it has no bulk call), 8 threads as it comes, 100 for sleepers, hiredis"
     )
-    recovery: ClassVar = "`heartbeat_timeout` of 60 s, then at the next maintenance"
+    recovery: ClassVar = "`heartbeat_timeout` of 60 s, then when a worker next does maintenance"
     no_op_concurrency: ClassVar = 8
 
     async def open(self) -> None:

@@ -41,7 +41,7 @@ class RqPeer(Peer):
         "`enqueue_many` of 500, SimpleWorker (no fork for each job), one job at a time, results not kept, hiredis;"
         " its scheduler looks every second"
     )
-    recovery: ClassVar = "the job's timeout of 180 s, then at the next maintenance, every 600 s"
+    recovery: ClassVar = "never: it is moved to the failed jobs, at a maintenance every 10 minutes"
     no_op_concurrency: ClassVar = 1
     delayed_a_second: ClassVar = 500
 
