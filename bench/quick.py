@@ -17,7 +17,7 @@ QUEUES: Final = (
     replace(ROTA_ON_REDIS, tasks=20_000),
     replace(ROTA_ON_SQLITE, tasks=10_000),
     *(replace(queue, tasks=3_000) for queue in _PEERS),
-    replace(BULLMQ, tasks=6_000),
+    replace(BULLMQ, tasks=20_000),
 )
 ROUNDS: Final = {"work": 1, "latency": 1}
 FIGURES: Final = {"schedule": ("schedule", True), "run": ("run", True), "latency_ms": ("latency_p50_ms", False)}
@@ -61,6 +61,7 @@ def _compared(of_queue: Mapping[str, Row], figure: str, more_is_better: bool) ->
         "rota_sqlite": _median(of_queue, ROTA_ON_SQLITE.name, figure),
         "best_peer": best_value,
         "peer": None if best is None else best.queue,
+        "among": [queue.name for queue in _PEERS],
         "bullmq": bullmq,
         "ratio": ratio(own, best_value, more_is_better=more_is_better),
         "ratio_bullmq": ratio(own, bullmq, more_is_better=more_is_better),

@@ -131,3 +131,12 @@ def shortfalls(results: Results) -> list[str]:
     parts = [f"{part}: {why}" for part, why in results.not_measured.items()]
     turns = [f"{row.queue}, {case}: {why}" for row in results.rows for case, why in row.failed.items()]
     return [*parts, *turns]
+
+
+def without_turn(results: Results, figure: str = "burst_done_s", case: str = "burst") -> list[str]:
+    """Queues that were not given this case: they are in no ratio of it."""
+    return [
+        row.queue
+        for row in results.rows
+        if figure not in row.figures and not {case} & (row.cannot.keys() | row.failed.keys())
+    ]

@@ -42,6 +42,8 @@ class Turn:
     version: str = ""
     settings: str = ""
     recovery: str = ""
+    tasks: int = 0
+    """How many no-ops the queue is given in `work`."""
 
 
 class Servers:
@@ -123,7 +125,7 @@ def _told(queue: Queue, case: str, command: Sequence[str], folder: Path) -> Turn
         return Turn(queue.name, case, failed=_last_line(error.stderr))
     except (json.JSONDecodeError, IndexError):
         return Turn(queue.name, case, failed="said nothing that is a line of JSON")
-    return Turn(queue.name, case, **said)
+    return Turn(queue.name, case, **said, tasks=queue.tasks)
 
 
 def run_program(command: Sequence[str], folder: Path) -> str:

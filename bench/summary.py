@@ -32,6 +32,7 @@ class Row:
     version: str = ""
     settings: str = ""
     recovery: str = ""
+    tasks: int = 0
 
     def median(self, figure: str) -> float | None:
         found = self.figures.get(figure)
@@ -70,6 +71,7 @@ def _row(queue: str, turns: Sequence[Turn]) -> Row:
         version=told.version,
         settings=told.settings,
         recovery=told.recovery,
+        tasks=told.tasks,
     )
 
 

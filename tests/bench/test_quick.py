@@ -38,6 +38,7 @@ def test_rota_is_compared_with_the_best_peer_of_each_figure() -> None:
         "rota_sqlite": 20_000.0,
         "best_peer": 8_000.0,
         "peer": "dramatiq",
+        "among": ["taskiq", "dramatiq"],
         "bullmq": 20_000.0,
         "ratio": 10.0,
         "ratio_bullmq": 4.0,
