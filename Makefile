@@ -91,7 +91,8 @@ $(LLM)/ready.stamp:
 chaos: $(VENV)/dev.stamp ## Kill workers under load and count what was lost, which is nothing (STORES="sqlite redis")
 	$(BIN)/python -m chaos $(STORES)
 
-bench: $(VENV)/dev.stamp ## Measure speed, beside other queues; takes long (PARTS="throughput service")
+# The other queues are installed below build/ when they are measured first; BullMQ only where there is node.
+bench: $(VENV)/dev.stamp redis ## Measure speed, beside other queues; takes long (PARTS="peers service", PARTS="--quick --json")
 	$(BIN)/python -m bench $(PARTS)
 
 docs: $(VENV)/dev.stamp ## Write the generated pages anew: the lifecycle, the tables of settings

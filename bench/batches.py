@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import event
 
-from bench.throughput import asyncio_rate
+from bench.limits_asyncio import asyncio_rate
 from rota import Rota
 from rota.batches import BatchesPart, BatchHandle, Generated, GenerationRequest
 from rota.batches.generators.offline import OfflineGenerator

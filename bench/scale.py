@@ -8,7 +8,10 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from rota.core.task import Activity, Settlement, Transition
 from rota.core.task_type import TaskType
@@ -18,24 +21,46 @@ from rota.stores import open_store
 from rota.stores.base import ClaimRequest, Store
 from rota.testing.redis_servers import RedisServer, redis_server
 
-__all__ = ["scale"]
+__all__ = ["Pending", "measure_pending", "print_pending"]
 
 FEW, MANY = 1_000, 1_000_000
 CLAIMS = 300
 CLAIM_SIZE = 50
 
 
-def scale() -> None:
-    """Print bytes a pending task on Redis, and the claim's p50 and p99 at a thousand and at a million, on both."""
+@dataclass(frozen=True)
+class Pending:
+    """One store at a thousand and at a million waiting tasks; a claim's times are in milliseconds."""
+
+    store: str
+    bytes_a_task: float | None
+    few_p50: float
+    few_p99: float
+    many_p50: float
+    many_p99: float
+
+
+def print_pending(pending: Sequence[Pending]) -> None:
+    for one in pending:
+        size = "" if one.bytes_a_task is None else f"{one.bytes_a_task:.0f} bytes a pending task with plain ids; "
+        print(
+            f"{one.store}: {size}claim of {CLAIM_SIZE} at {FEW:,}: p50 {one.few_p50:.1f} ms, p99 {one.few_p99:.1f} ms;"
+            f" at {MANY:,}: p50 {one.many_p50:.1f} ms, p99 {one.many_p99:.1f} ms;"
+            f" p99 ratio {one.many_p99 / one.few_p99:.2f}"
+        )
+
+
+def measure_pending() -> list[Pending]:
+    """Bytes a pending task on Redis, and the claim's p50 and p99 at a thousand and at a million, on both."""
     system = shutil.which("redis-server")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         with redis_server(root / "redis", executable=None if system is None else Path(system)) as server:
-            asyncio.run(_measure("Redis", server.url, server))
-        asyncio.run(_measure("SQLite", f"sqlite:///{root}/rota.db", None))
+            redis = asyncio.run(_measure("Redis", server.url, server))
+        return [redis, asyncio.run(_measure("SQLite", f"sqlite:///{root}/rota.db", None))]
 
 
-async def _measure(name: str, url: str, server: RedisServer | None) -> None:
+async def _measure(name: str, url: str, server: RedisServer | None) -> Pending:
     store = open_store(url)
     await store.open()
     try:
@@ -44,13 +69,8 @@ async def _measure(name: str, url: str, server: RedisServer | None) -> None:
         few = await _claims(store)
         before = _used(server)
         await _fill(store, FEW, MANY)
-        if server is not None:
-            print(f"{name}: {(_used(server) - before) / (MANY - FEW):.0f} bytes a pending task with plain ids")
-        many = await _claims(store)
-        print(
-            f"{name}: claim of {CLAIM_SIZE} at {FEW:,}: p50 {few[0]:.1f} ms, p99 {few[1]:.1f} ms; "
-            f"at {MANY:,}: p50 {many[0]:.1f} ms, p99 {many[1]:.1f} ms; p99 ratio {many[1] / few[1]:.2f}"
-        )
+        size = None if server is None else (_used(server) - before) / (MANY - FEW)
+        return Pending(name, size, *few, *await _claims(store))
     finally:
         await store.close()
 
@@ -99,6 +119,4 @@ async def _claims(store: Store) -> tuple[float, float]:
 def _used(server: RedisServer | None) -> int:
     if server is None:
         return 0
-    said = server.ask("INFO", "memory")
-    assert isinstance(said, dict)
-    return int(said["used_memory"])
+    return int(cast("dict[str, int]", server.ask("INFO", "memory"))["used_memory"])

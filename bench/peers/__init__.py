@@ -1,5 +1,6 @@
-"""Other queues, doing the same: enqueue keyed no-op jobs, then run them all, in one process.
+"""Other queues, doing the same work as Rota.
 
-Each file is a program that imports no Rota and prints one line of JSON. They live in an environment of their own
-(`requirements.txt`), because their pins of redis-py exclude each other's and ours.
+Each `NAME_peer.py` is a program that imports no Rota: `python -m bench.peers.NAME_peer CASE URL COUNT` prints one line
+of JSON. It says how its queue enqueues and how its worker lives (`peer`); what is measured is the same for all of them
+(`measured`). They live in environments of their own, because their pins exclude each other's and ours.
 """
