@@ -18,8 +18,8 @@ class RotaPeer(Peer):
     package: ClassVar = "rota"
     settings: ClassVar = (
         f"one `touch` a call from {CALLERS:,} callers, `max_concurrent` 300, run log and all promises on, uvloop;"
-        " delayed ones in groups of 200 by the store's own `schedule`, for by `schedule(at=...)` each asks the store for"
-        " its time first, and on PostgreSQL 10,000 were not made within 13 s;"
+        " delayed ones in groups of 200 by the store's own `schedule`, for by `schedule(at=...)` each asks the store"
+        " for its time first, and on PostgreSQL 10,000 were not made within 13 s;"
         " the clock stops when the store says that all have succeeded"
     )
     recovery: ClassVar = "within 12 s: a lease of 10 s that other workers take over"
