@@ -131,6 +131,7 @@ def _told(queue: Queue, case: str, command: Sequence[str], folder: Path) -> Turn
 def run_program(command: Sequence[str], folder: Path) -> str:
     """What a program prints. Whatever it has started itself is ended with it, so that nothing runs into other turns."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages are compiled, and so is what lies here
     with subprocess.Popen(
         command,
         cwd=folder,
