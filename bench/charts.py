@@ -10,10 +10,10 @@ from xml.sax.saxutils import escape
 __all__ = ["Bar", "bar_chart"]
 
 WIDTH: Final = 760
-LABEL: Final = 210
-VALUE: Final = 150
+LABEL: Final = 250
+VALUE: Final = 110
 ROW: Final = 24
-TOP: Final = 44
+TOP: Final = 64
 STYLE: Final = (
     "text{font:13px system-ui,sans-serif;fill:#333}.title{font-weight:600;font-size:15px}.bar{fill:#9aa5b1}"
     ".own{fill:#3b6ea5}.reach{stroke:#555;stroke-width:1.5}"
@@ -33,15 +33,16 @@ class Bar:
     is_own: bool = False
 
 
-def bar_chart(title: str, bars: Sequence[Bar]) -> str:
+def bar_chart(title: str, explained: str, bars: Sequence[Bar]) -> str:
     """Bars from nothing to the median, with a line from the lowest to the highest round."""
     height = TOP + ROW * len(bars) + 10
     longest = max((bar.high for bar in bars), default=0.0) or 1.0
     rows = "".join(_row(bar, TOP + ROW * at, (WIDTH - LABEL - VALUE) / longest) for at, bar in enumerate(bars))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-        f' role="img"><title>{escape(title)}</title><style>{STYLE}</style>'
-        f'<text class="title" x="10" y="24">{escape(title)}</text>{rows}</svg>\n'
+        f' role="img"><title>{escape(title)}: {escape(explained)}</title><style>{STYLE}</style>'
+        f'<text class="title" x="10" y="24">{escape(title)}</text><text x="10" y="46">{escape(explained)}</text>'
+        f"{rows}</svg>\n"
     )
 
 

@@ -33,9 +33,8 @@ def write_page(results: Results) -> list[Path]:
 def _write_chart(results: Results, figure: Figure) -> Path:
     path = CHARTS / f"{figure.name}.svg"
     better = "more" if figure.more_is_better else "less"
-    path.write_text(
-        bar_chart(f"{figure.title}: {figure.explained} ({better} is better)", _bars(results, figure)), "utf-8"
-    )
+    chart = bar_chart(figure.title, f"{figure.explained} ({better} is better)", _bars(results, figure))
+    path.write_text(chart, "utf-8")
     return path
 
 

@@ -38,7 +38,7 @@ def _results() -> Results:
 
 def test_a_chart_is_well_formed_and_escapes_names() -> None:
     drawn = bar_chart(
-        "<run> & more", [Bar("<script>&", 5.0, 4.0, 6.0, "5 < 6", is_own=True), Bar("b", 0.0, 0.0, 0.0, "0")]
+        "<run> & more", "a & b", [Bar("<script>&", 5.0, 4.0, 6.0, "5 < 6", is_own=True), Bar("b", 0.0, 0.0, 0.0, "0")]
     )
 
     texts = ["".join(one.itertext()) for one in ElementTree.fromstring(drawn).iter() if one.tag.endswith("text")]
@@ -46,7 +46,7 @@ def test_a_chart_is_well_formed_and_escapes_names() -> None:
 
 
 def test_a_chart_of_nothing_is_well_formed() -> None:
-    assert ElementTree.fromstring(bar_chart("nothing", [])).tag.endswith("svg")
+    assert ElementTree.fromstring(bar_chart("nothing", "explained", [])).tag.endswith("svg")
 
 
 def test_the_page_has_figures_ratios_limits_and_reasons() -> None:
