@@ -42,7 +42,7 @@ def test_a_chart_is_well_formed_and_escapes_names() -> None:
     )
 
     texts = ["".join(one.itertext()) for one in ElementTree.fromstring(drawn).iter() if one.tag.endswith("text")]
-    assert texts == ["<run> & more", "<script>&", "5 < 6", "b", "0"]
+    assert texts == ["<run> & more", "a & b", "<script>&", "5 < 6", "b", "0"]
 
 
 def test_a_chart_of_nothing_is_well_formed() -> None:
