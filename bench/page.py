@@ -81,8 +81,8 @@ def _caveats(results: Results) -> str:
     """What makes these figures less than the whole truth, beside them and not in a note elsewhere."""
     not_given = ", ".join(report.without_turn(results)) or "none"
     caveats = (
-        "A rate includes the start of the worker, which weighs more on slow queues, for they had fewer tasks.",
-        "Where the numbers of tasks differ, ratios of `run` and `sleepers` therefore favour Rota.",
+        "`run` and `sleepers` count from the first job that ran: no worker's start is in them.",
+        "Slow queues had fewer tasks.",
         "Queues that take one job a call had 200 callers, Rota 1,000; nobody searched for the best number.",
         "The best peer of a figure may be on another server, without keys, or in bulk.",
         f"Not given the burst, and so in none of its ratios: {not_given}.",
