@@ -17,7 +17,8 @@ def put_field(server: RedisServer, task_type: str, key: str, name: str, value: o
     _evaluated(
         server,
         task_type,
-        "local task, fixed = read(input.key) task[input.name] = input.value write(input.key, task, fixed) return 1",
+        "local task, fixed = read(input.key) task[input.name] = input.value write(input.key, task, fixed)"
+        " write_changes() return 1",
         {"key": key, "name": name, "value": value},
     )
 

@@ -22,7 +22,9 @@ from rota.testing.conformance.world import World
 from rota.testing.redis_servers import RedisServer
 
 LUA = files("rota.stores.redis").joinpath("lua")
-INCLUDED = {"allowance", "common", "create", "lanes", "record", "settle_rules", "token"}
+INCLUDED = {
+    *("allowance", "claim_rules", "common", "create", "lanes", "plain", "record", "settle_rules", "success", "token"),
+}
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
 
 
@@ -63,6 +65,9 @@ async def test_every_caller_gives_what_the_header_names(
         called[call.script] |= names_in(given)
         if call.script in ("renew", "settle"):
             called[call.script] |= names_in(given["items"])
+        if call.script == "tick_all":
+            called["beat"] |= names_in(given["beat"])
+            called["tick"] |= names_in(given["sweep"])
         return by_digest(call)
 
     monkeypatch.setattr(Call, "by_digest", recorded)

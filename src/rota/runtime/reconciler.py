@@ -20,7 +20,7 @@ not be answered by walks over everything without a pause."""
 RESTS: Final = 9
 """How many times as long as a page took it rests after it, so that a tenth of one core is all that anybody notices."""
 SHORTEST_REST: Final = 0.005
-LONGEST_REST: Final = 0.1
+LONGEST_REST: Final = 0.3
 """Seconds: with this after each page a million records still take only minutes."""
 
 log = get_logger("rota.reconciler")

@@ -30,6 +30,7 @@ __all__ = [
     "CLAIMED",
     "CLAIMED_FIELDS",
     "CLAIMED_HEAD",
+    "CLAIMED_SIZE",
     "FIXED",
     "INLINE_BYTES",
     "NONE",
@@ -40,6 +41,7 @@ __all__ = [
     "STATUS_CODE",
     "WAITING",
     "WAITING_HEAD",
+    "WAITING_SIZE",
     "decode_entry",
     "decode_run",
     "decode_task",
@@ -106,6 +108,9 @@ OUTCOME_CODE: Final = _codes(["complete", "discard", "retry", "fail", "snooze", 
 _NUMBER: Final = struct.Struct(">H")
 _WAITING: Final = struct.Struct(">BBqqqqI")
 _CLAIMED: Final = struct.Struct(">BBqqqqIBIIIqqqqqqqqqq")
+WAITING_SIZE: Final = _WAITING.size
+CLAIMED_SIZE: Final = _CLAIMED.size
+"""The bytes of a head; of a claimed one those before its texts."""
 _ROW: Final = struct.Struct(">BqqqIQ")
 _STATUSES: Final = {code: TaskStatus(name) for name, code in STATUS_CODE.items()}
 _RUN_STATUSES: Final = {code: RunStatus(name) for name, code in RUN_STATUS_CODE.items()}

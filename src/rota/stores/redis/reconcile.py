@@ -9,6 +9,7 @@ if the record is still as it was read: whoever changed it meanwhile has written 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -125,9 +126,23 @@ class _Pass:
             for identity, each in zip(identities, await self._scripts.load(name, identities), strict=True)
             for member in self._members(identity, each.entry).values()
         ]
-        known = await self._server.many([_look(member) for _, member in said])
-        missing = [repair for (repair, member), it in zip(said, known, strict=True) if not _is_there(member, it)]
+        there = await self._there([member for _, member in said])
+        missing = [repair for repair, member in said if not _is_there(member, there[member.key, member.member])]
         self.entered += await self._repair(name, missing)
+
+    async def _there(self, members: Sequence[IndexMember]) -> Mapping[tuple[str, str], float | None]:
+        """What each index says of its members, by one question for each index: a page has few of them."""
+        wanted: defaultdict[tuple[str, bool], dict[str, None]] = defaultdict(dict)
+        for member in members:
+            wanted[member.key, member.score is None][member.member] = None
+        answers = await self._server.many(
+            [["SMISMEMBER" if is_plain else "ZMSCORE", index, *asked] for (index, is_plain), asked in wanted.items()]
+        )
+        return {
+            (index, member): answer
+            for ((index, _), asked), found in zip(wanted.items(), answers, strict=True)
+            for member, answer in zip(asked, found, strict=True)
+        }
 
     async def _leave(self, name: str, index: str, *, ranked: bool) -> None:
         """What an index says and no record does."""
@@ -170,10 +185,6 @@ def _parse(prefix: str, keys: Iterable[str]) -> Iterable[_Found]:
         match = layout.fullmatch(key)
         if match is not None:
             yield _Found(match[1], match[2], match[3] or "", key)
-
-
-def _look(member: IndexMember) -> Command:
-    return ["SISMEMBER" if member.score is None else "ZSCORE", member.key, member.member]
 
 
 def _is_there(member: IndexMember, answer: float | None) -> bool:

@@ -34,6 +34,8 @@ from rota.stores.redis.source import RARE
 
 __all__ = ["Filtered", "Loaded", "Scripts", "Swept", "Ticked", "decode_types", "type_commands"]
 
+MOST_SWEPT = 64
+"""How many types one call sweeps."""
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -244,25 +246,37 @@ class Scripts:
     def tick(self, beat: Beat, now: Instant | None) -> Ticked:
         """Sign of life, and a sweep of all types, in one round trip. Blocking: it goes on beside the event loop."""
         names = sorted(self._swept)
-        given = {"lease_ms": beat.lease_ms, "due": dict.fromkeys(beat.types, True)}
-        known, at, *swept = self.server.run_many_blocking(
-            [
-                ("SMEMBERS", self.keys.types),
-                Call("beat", self.keys.instances, self._args("any", _beat(beat), now)),
-                *(Call("tick", self.keys.type(name), self._args(name, given, now)) for name in names),
-            ]
-        )
+        at, known, swept = self._sweep(names, beat, now)
         new = sorted({name.decode() for name in known} - set(names))
         if new:
             # A type that another instance has made since: from now on it is swept with the others. Replaced, not
             # changed: another thread may be ticking.
             self._swept = frozenset([*names, *new])
-            swept += self.server.run_many_blocking(
-                [Call("tick", self.keys.type(name), self._args(name, given, now)) for name in new]
-            )
+            swept += self._sweep(new, beat, now)[2]
         found = [_swept(name, *each) for name, each in zip([*names, *new], swept, strict=True) if each is not None]
         due = [each.next_due_at for each in found if each.next_due_at is not None]
         return Ticked(int(at), min(due, default=None), found)
+
+    def _sweep(self, names: Sequence[str], beat: Beat, now: Instant | None) -> tuple[int, Sequence[bytes], list[Any]]:
+        """The time, the names of all types, and what was found in these: one call for many of them, unless each may
+        be on a node of its own."""
+        given = {"lease_ms": beat.lease_ms, "due": dict.fromkeys(beat.types, True)}
+        if self.server.address.kind == "cluster":
+            at, known, *swept = self.server.run_many_blocking(
+                [
+                    Call("beat", self.keys.instances, self._args("any", _beat(beat), now)),
+                    ("SMEMBERS", self.keys.types),
+                    *(Call("tick", self.keys.type(name), self._args(name, given, now)) for name in names),
+                ]
+            )
+            return at, known, swept
+        told = {"beat": _beat(beat), "sweep": given}
+        # A server does nothing else while a script runs, so a call has its bound.
+        parts = [names[first : first + MOST_SWEPT] for first in range(0, len(names) or 1, MOST_SWEPT)]
+        answers = self.server.run_many_blocking(
+            [Call("tick_all", self.keys.instances, self._args("any", {**told, "names": part}, now)) for part in parts]
+        )
+        return answers[-1][0], answers[-1][1], [each for _, _, swept in answers for each in swept]
 
     async def repair(self, task_type: str, repairs: Sequence[tuple[Identity, str, Command]]) -> int:
         """Write each command if the identity's hash still has the digest; how many changed anything."""
@@ -397,18 +411,18 @@ def _touched(outcome: bytes, due: Any = b"", coalesced: int = 0) -> Touched | No
     return Touched(_TOUCHED[outcome], due if isinstance(due, int) else None, coalesced)
 
 
-def _settlement(settlement: Settlement) -> dict[str, object]:
-    item: dict[str, object] = {
-        "key": settlement.key,
-        "token": settlement.token,
-        "transition": settlement.transition.value,
-        "chance": settlement.chance,
-    }
-    for name in ("duration_ms", "reason", "error", "result", "after_ms"):
-        value = getattr(settlement, name)
-        if value is not None:
-            item[name] = value
-    return item
+def _settlement(settlement: Settlement) -> tuple[object, ...]:
+    return (
+        settlement.key,
+        settlement.token,
+        settlement.transition,
+        settlement.duration_ms,
+        settlement.chance,
+        settlement.reason,
+        settlement.error,
+        settlement.result,
+        settlement.after_ms,
+    )
 
 
 def _renewal(renewal: Renewal) -> dict[str, object]:

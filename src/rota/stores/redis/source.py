@@ -2,7 +2,8 @@
 
 What Python knows is written there and nowhere else: the lifecycle's table, the names of statuses, transitions, reasons
 and answers, limits. A script begins with those of them that it names, then come `lua/common.lua` and the files that it
-includes. `tests/layers` sees to it that no script spells such a word itself. The typed calls are in `scripts.py`.
+includes; a script that it calls is a function there, which takes KEYS and ARGV. `tests/layers` sees to it that no
+script spells such a word itself. The typed calls are in `scripts.py`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ HANDED_IN: Final[Mapping[str, object]] = {
     "CLAIMED": codec.CLAIMED,
     "WAITING_HEAD": codec.WAITING_HEAD,
     "CLAIMED_HEAD": codec.CLAIMED_HEAD,
+    "WAITING_SIZE": codec.WAITING_SIZE,
+    "CLAIMED_SIZE": codec.CLAIMED_SIZE,
     "IN_HEAD": frozenset(codec.CLAIMED_FIELDS),
     "NONE": codec.NONE,
     "STATUS_CODE": codec.STATUS_CODE,
@@ -84,6 +87,7 @@ HANDED_IN: Final[Mapping[str, object]] = {
 is true."""
 
 _INCLUDE = re.compile(r"^--- include (\w+)$", re.MULTILINE)
+_CALL = re.compile(r"^--- call (\w+)$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -104,7 +108,8 @@ def assembled(source: str) -> Script:
     own = "\n".join([_source("common"), *(_source(included) for included in _INCLUDE.findall(source)), source])
     named = set(re.findall(r"\b[A-Z_]+\b", own))
     told = [f"local {known} = {_lua(value)}" for known, value in HANDED_IN.items() if known in named]
-    text = "\n".join([*told, own])
+    called = [f"local function {name}(KEYS, ARGV)\n{script(name).text}\nend" for name in _CALL.findall(source)]
+    text = "\n".join([*called, *told, own])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -33,6 +33,7 @@ for _, guard in ipairs(input.guards) do
   if not CHECKS[guard[1]](guard[2], guard[3], guard[4]) then return 0 end
 end
 for _, record in ipairs(input.records) do write(record[1], record[3], fixed_of(record[2])) end
+write_changes()
 for _, command in ipairs(input.commands) do call(unpack(command)) end
 for _, run in ipairs(input.runs) do
   local recurring, status, started_at, fire_at, token, attempt, duration_ms, instance, key, others = unpack(run)

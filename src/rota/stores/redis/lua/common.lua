@@ -92,6 +92,7 @@ local function write_counts()
   for name, delta in pairs(deltas) do
     if delta ~= 0 then call('HINCRBY', counts, name, delta) end
   end
+  deltas = {}
 end
 
 -- --- indexes: written together, one command for all tasks of a group ---
@@ -100,8 +101,9 @@ local MOST = 2000
 local added, removed = {}, {}
 
 local function write_index(key)
-  if removed[key] then call('ZREM', key, unpack(removed[key])) end
-  if added[key] then call('ZADD', key, unpack(added[key])) end
+  local out, new = removed[key], added[key]
+  if out then call('ZREM', key, unpack(out, 1, out.size)) end
+  if new then call('ZADD', key, unpack(new, 1, new.size)) end
   removed[key], added[key] = nil, nil
 end
 
@@ -113,22 +115,24 @@ end
 local function into(key, score, member)
   local list = added[key]
   if list == nil then
-    list = {}
+    list = { size = 0 }
     added[key] = list
   end
-  list[#list + 1], list[#list + 2] = score, member
-  if #list >= MOST then write_index(key) end
+  local size = list.size
+  list[size + 1], list[size + 2], list.size = score, member, size + 2
+  if size + 2 >= MOST then write_index(key) end
 end
 
 local function out_of(key, member)
   -- What was put in before must not come back afterwards.
-  if added[key] or (removed[key] and #removed[key] >= MOST) then write_index(key) end
+  if added[key] or (removed[key] and removed[key].size >= MOST) then write_index(key) end
   local list = removed[key]
   if list == nil then
-    list = {}
+    list = { size = 0 }
     removed[key] = list
   end
-  list[#list + 1] = member
+  local size = list.size + 1
+  list[size], list.size = member, size
 end
 
 -- --- the places of a task: one by its status, and those that go with it ---
@@ -191,10 +195,19 @@ end
 local millis = time[1] .. string.format('%03d', math.floor(tonumber(time[2]) / 1000)) .. '-'
 local row = (tonumber(time[2]) % 1000) * 10000
 
+local is_trimmed = {}
+
 local function append(stream, kept, ...)
   row = row + 1
-  local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, millis .. row, ...)
-  if type(done) == 'table' and done.err then return call('XADD', stream, 'MAXLEN', '~', kept, '*', ...) end
+  -- Old rows go by whole blocks: to look for them once in a script is often enough.
+  if not is_trimmed[stream] then
+    is_trimmed[stream] = true
+    local done = redis.pcall('XADD', stream, 'MAXLEN', '~', kept, millis .. row, ...)
+    if type(done) == 'table' and done.err then return call('XADD', stream, 'MAXLEN', '~', kept, '*', ...) end
+    return done
+  end
+  local done = redis.pcall('XADD', stream, millis .. row, ...)
+  if type(done) == 'table' and done.err then return call('XADD', stream, '*', ...) end
   return done
 end
 

@@ -1,5 +1,11 @@
 -- A new task where there is none, or where a finished one is: shared by schedule and touch.
 
+local function fetch_all(items)
+  local keys = {}
+  for at = 1, #items do keys[at] = items[at].key end
+  fetch(keys)
+end
+
 local pending_now
 
 local function pending()

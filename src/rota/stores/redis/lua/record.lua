@@ -1,7 +1,10 @@
 -- How a task is read and written: the record of codec.py, which says what lies where.
 --
 -- A task is a table of its fields; one that is at its default may be missing. A field that is not known here stays in
--- the table and in the record.
+-- the table and in the record. What most runs need is not even made a table: see plain.lua.
+--
+-- Records that are read together are fetched by one command, and those that were changed are written by one when the
+-- script is through (`write_changes`): a command for each costs more than all that is done with it here.
 
 local function names_of(codes)
   local names = {}
@@ -112,18 +115,62 @@ local function head_of(task)
     task.last_exec_at or NONE, task.forget_at or NONE, #instance, instance, #claim_id, claim_id)
 end
 
+local records, changed = {}, {}
+
+local function fetch(keys)
+  for first = 1, #keys, MOST do
+    local places, last = {}, math.min(first + MOST - 1, #keys)
+    for at = first, last do places[at - first + 1] = task_key .. keys[at] end
+    local found = call('MGET', unpack(places))
+    for at = first, last do records[keys[at]] = found[at - first + 1] end
+  end
+end
+
+-- As it is after what this script has done so far; false if nothing is known of the key.
+local function record_of(key)
+  local record = records[key]
+  if record == nil then return call('GET', task_key .. key) end
+  return record
+end
+
+local function put(key, record)
+  records[key] = record
+  changed[#changed + 1] = key
+end
+
+local function write_records()
+  local number = #changed
+  for first = 1, number, MOST do
+    local list, size = {}, 0
+    for at = first, math.min(first + MOST - 1, number) do
+      list[size + 1], list[size + 2] = task_key .. changed[at], records[changed[at]]
+      size = size + 2
+    end
+    call('MSET', unpack(list, 1, size))
+  end
+  changed = {}
+end
+
+-- Everything that is to be written by now. Records come first: a server that has no memory left refuses them, and would
+-- let everything pass that follows a first write.
+local function write_changes()
+  write_records()
+  write_indexes()
+  write_counts()
+end
+
 -- The task and the fixed part of its record; an empty table if nothing is known of the key.
 local function read(key)
-  local record = call('GET', task_key .. key)
+  local record = record_of(key)
   if not record then return {}, NOTHING_FIXED end
   local task, at = (string.byte(record) == WAITING and read_waiting or read_claimed)(record)
   return task, read_rest(record, at, task)
 end
 
--- The record as it is written: the reply may hand it out.
+-- The record as it will be written: the reply may hand it out.
 local function write(key, task, fixed)
   local record = head_of(task) .. rest_of(task, fixed)
-  call('SET', task_key .. key, record)
+  put(key, record)
   return record
 end
 

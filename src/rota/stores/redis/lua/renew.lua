@@ -18,7 +18,7 @@ for at, item in ipairs(input.items) do
     record = write(key, task, fixed)
     into(named('running'), task.lease_until, key)
   end
-  answers[at] = { answer, record or call('GET', task_key .. key) or '', payload_of(key, task) }
+  answers[at] = { answer, record or record_of(key) or '', payload_of(key, task) }
 end
-write_indexes()
+write_changes()
 return answers

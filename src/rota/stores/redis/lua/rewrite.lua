@@ -8,9 +8,9 @@ local written = 0
 for _, item in ipairs(input) do
   local at = task_key .. item.key
   if call('TYPE', at).ok == 'hash' and redis.sha1hex(table.concat(call('HGETALL', at), '\0')) == item.digest then
-    call('DEL', at)
     write(item.key, item.changing, fixed_of(item.fixed))
     written = written + 1
   end
 end
+write_changes()
 return written

@@ -24,13 +24,13 @@ local function schedule(item)
   end
   local outcome = is_live and SCHEDULED.exists or not accepts and SCHEDULED.disabled
     or (pending() >= settings.max_pending and SCHEDULED.full)
-  if outcome then return { outcome, call('GET', task_key .. key) or '', payload_of(key, task) } end
+  if outcome then return { outcome, record_of(key) or '', payload_of(key, task) } end
   local _, record = create(key, task, item, item.at or now + (item.delay_ms or 0))
   return { SCHEDULED.created, record, item.aside or false }
 end
 
 if not read_type() then return { 0 } end
+fetch_all(input)
 for at, item in ipairs(input) do answers[at] = schedule(item) end
-write_indexes()
-write_counts()
+write_changes()
 return { wake(), answers }

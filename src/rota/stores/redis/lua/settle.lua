@@ -1,38 +1,54 @@
 --- include record
+--- include plain
 --- include settle_rules
+--- include success
 -- running -> wherever leaving leads (complete, discard, retry, fail, snooze, release), if the token is current.
 --
 -- input    brief   whether a code and the new status are answer enough
---          items   list of { key, token, transition, duration_ms, reason, error, result, after_ms, chance }
+--          items   list of lists: key, token, transition, duration_ms, chance, reason, error, result, after_ms
 -- returns  { woke, per item { answer, status or '' } if brief, else { answer, record, payload beside it or false } };
 --          the answer RARE means that nothing was written: it is not for this script
 
 local rare = {}
 
-local function settle(item)
-  local key = item.key
+local function settled_by(item)
+  return {
+    transition = item[3], duration_ms = item[4], chance = item[5], reason = item[6], error = item[7], result = item[8],
+    after_ms = item[9],
+  }
+end
+
+local function settle(key, token, item)
   local task, fixed = read(key)
-  if task.trigger or rare[key] or (item.transition == TRANSITION.snooze and (task.snoozes or 0) >= MAX_SNOOZES) then
+  local transition = item[3]
+  if task.trigger or rare[key] or (transition == TRANSITION.snooze and (task.snoozes or 0) >= MAX_SNOOZES) then
     rare[key] = true
     return RARE
   end
-  local target = task.status and TABLE[item.transition][task.status]
-  if target == SPECIAL.leave and task.token == item.token then return ANSWER.ok, task, leave_running(key, task, fixed, item) end
-  local is_same = task.last_token == item.token and task.last_outcome == item.transition
+  local target = task.status and TABLE[transition][task.status]
+  if target == SPECIAL.leave and task.token == token then
+    return ANSWER.ok, task, leave_running(key, task, fixed, settled_by(item))
+  end
+  local is_same = task.last_token == token and task.last_outcome == transition
   return is_same and ANSWER.already or ANSWER.stale, task
 end
 
 local function reply_to(item)
-  local answer, task, record = settle(item)
+  local key, token = item[1], item[2]
+  if input.brief and succeeds(key, token, item) then return SUCCEEDED end
+  local answer, task, record = settle(key, token, item)
   if answer == RARE then return { RARE } end
   if input.brief then return { answer, task.status or '' } end
-  return { answer, record or call('GET', task_key .. item.key) or '', payload_of(item.key, task) }
+  return { answer, record or record_of(key) or '', payload_of(key, task) }
 end
 
 if not read_type() then return { 0 } end
-local answers = {}
+local answers, keys = {}, {}
+for at, item in ipairs(input.items) do keys[at] = item[1] end
+fetch(keys)
+open_successes()
 for at, item in ipairs(input.items) do answers[at] = reply_to(item) end
+count_successes()
 unpark()
-write_indexes()
-write_counts()
+write_changes()
 return { wake(), answers }

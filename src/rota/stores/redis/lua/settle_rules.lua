@@ -154,7 +154,7 @@ end
 
 -- Whoever stops competing for a serial lets the best that waits back into its lane, in the same step.
 local function unpark()
-  write_indexes()
+  write_changes()
   for serial in pairs(freed) do
     local running = call('SCARD', named('holders', serial))
     local waiting = best_parked(serial, 1)

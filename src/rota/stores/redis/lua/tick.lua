@@ -110,8 +110,7 @@ end
 -- All in one step, here or there: who is let in where one has left depends on who else has.
 for at = 1, #expired, 2 do reap(expired[at], expired[at + 1], tasks[at], fixed[at], is_left) end
 unpark()
-write_indexes()
-write_counts()
+write_changes()
 wake()
 local idle = idle_serials()
 if input.due[task_type] and runs then

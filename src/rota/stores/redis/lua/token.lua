@@ -9,9 +9,9 @@ local function read_last_token(claim_id)
   if last_token < floor then last_token = floor + tonumber(string.sub(redis.sha1hex(claim_id), 1, 3), 16) end
 end
 
--- The next one, higher than any that the task has had.
-local function next_token(task)
-  last_token = math.max(last_token, num(task.last_token)) + 1
+-- The next one, higher than the last one that the task has had.
+local function next_token(had)
+  last_token = math.max(last_token, had) + 1
   return last_token
 end
 

@@ -66,7 +66,7 @@ end
 
 if not read_type() then return { 0 } end
 local answers = {}
+fetch_all(input)
 for at, item in ipairs(input) do answers[at] = touch(item) end
-write_indexes()
-write_counts()
+write_changes()
 return { wake(), answers }
