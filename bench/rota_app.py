@@ -40,7 +40,7 @@ class MeasuredApp:
     async def succeeded_at(self, count: int) -> float:
         """When the store said that so many tasks have succeeded: later than the handlers are done, by the settling."""
         while await self._succeeded() < count:  # noqa: ASYNC110 - other processes may be at work
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
         return time.time()
 
     async def _succeeded(self) -> int:

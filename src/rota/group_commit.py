@@ -1,7 +1,7 @@
 """Group commit, in one place for everyone who writes.
 
 Calls that arrive while a group is in flight form the next one. There is no timer: a lone caller waits for nothing, and
-a thousand callers share a handful of transactions. A group has a limit in items and in bytes.
+a thousand callers share a handful of transactions. A group has a limit in items (`most`) and in bytes.
 
 Cancelling a caller never cancels its group: the others in it have been promised an answer, and a write that is half
 read from a socket poisons the connection.
@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 from rota.call_timeout import seconds_of
 from rota.errors import StoreUnavailable
 
-__all__ = ["MAX_GROUP", "MAX_GROUP_BYTES", "GroupCommit", "write_together"]
+__all__ = ["MAX_GROUP", "MAX_GROUP_BYTES", "Call", "GroupCommit", "write_together"]
 
 MAX_GROUP: Final = 200
 MAX_GROUP_BYTES: Final = 1_048_576
@@ -26,7 +26,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Call(NamedTuple, Generic[Item, Result]):
+class Call(NamedTuple, Generic[Item, Result]):
+    """What one caller has brought, and who waits for the answer."""
+
     items: Sequence[Item]
     size: int
     future: asyncio.Future[list[Result | Exception]]
@@ -45,9 +47,11 @@ class GroupCommit(Generic[Item, Result]):
         size_of: Callable[[Item], int],
         *,
         in_flight: int = 1,
+        most: int = MAX_GROUP,
         patience: float | None = None,
     ) -> None:
         self._run = run
+        self._most = most
         self._size_of = size_of
         self._in_flight = in_flight
         self._patience = seconds_of(patience)
@@ -55,7 +59,7 @@ class GroupCommit(Generic[Item, Result]):
         """Calls by their deadline. All are equally patient, so the order of arrival is the order of deadlines, and
         one timer does for thousands of callers."""
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: deque[_Call[Item, Result]] = deque()
+        self._waiting: deque[Call[Item, Result]] = deque()
         self._runners: set[asyncio.Task[Any]] = set()
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
@@ -73,7 +77,7 @@ class GroupCommit(Generic[Item, Result]):
     async def submit_each(self, items: Sequence[Item]) -> list[Result | Exception]:
         """The same, where an item that could not be written is answered by its error."""
         size = sum(map(self._size_of, items))
-        if len(items) <= MAX_GROUP and size <= MAX_GROUP_BYTES:
+        if len(items) <= self._most and size <= MAX_GROUP_BYTES:
             return await self._join(items, size)
         results: list[Result | Exception] = []
         for part, size in self._parts(items):
@@ -86,7 +90,7 @@ class GroupCommit(Generic[Item, Result]):
         size = 0
         for item in items:
             more = self._size_of(item)
-            if part and (len(part) == MAX_GROUP or size + more > MAX_GROUP_BYTES):
+            if part and (len(part) == self._most or size + more > MAX_GROUP_BYTES):
                 yield part, size
                 part, size = [], 0
             part.append(item)
@@ -95,7 +99,7 @@ class GroupCommit(Generic[Item, Result]):
 
     async def _join(self, items: Sequence[Item], size: int) -> list[Result | Exception]:
         loop = asyncio.get_running_loop()
-        call: _Call[Item, Result] = _Call(items, size, loop.create_future())
+        call: Call[Item, Result] = Call(items, size, loop.create_future())
         self._waiting.append(call)
         unanswered = self._unanswered
         while unanswered and unanswered[0][1].done():
@@ -103,9 +107,13 @@ class GroupCommit(Generic[Item, Result]):
         unanswered.append((loop.time() + self._patience, call.future))
         if self._timer is None:
             self._timer = loop.call_at(unanswered[0][0], self._give_up, loop)
+        self._begin(loop)
+        return await call.future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that somebody takes what waits."""
         if len(self._runners) < self._in_flight:
             self._runners.add(loop.create_task(self._run_groups()))
-        return await call.future
 
     def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
         """Tell everybody whose patience has ended; then watch for the next one."""
@@ -123,12 +131,16 @@ class GroupCommit(Generic[Item, Result]):
 
     async def drain(self) -> None:
         """Until everything that was submitted has been answered."""
-        while self._runners:
-            await asyncio.wait(self._runners)
+        await self._rest()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._unanswered.clear()
+
+    async def _rest(self) -> None:
+        """Until nobody takes any more, for nothing waits."""
+        while self._runners:
+            await asyncio.wait(self._runners)
 
     async def _run_groups(self) -> None:
         """One group after the other, until nobody waits."""
@@ -141,23 +153,27 @@ class GroupCommit(Generic[Item, Result]):
             # Not when the task is done, which is a moment later: whoever submits in between would wait for nobody.
             self._runners.discard(runner)
 
-    def _next_group(self) -> list[_Call[Item, Result]]:
-        calls: list[_Call[Item, Result]] = []
+    def _next_group(self) -> list[Call[Item, Result]]:
+        calls: list[Call[Item, Result]] = []
         items = size = 0
         while self._waiting:
             call = self._waiting[0]
-            if calls and (items + len(call.items) > MAX_GROUP or size + call.size > MAX_GROUP_BYTES):
+            if calls and (items + len(call.items) > self._most or size + call.size > MAX_GROUP_BYTES):
                 break
             calls.append(self._waiting.popleft())
             items += len(call.items)
             size += call.size
         return calls
 
-    async def _run_group(self, calls: list[_Call[Item, Result]]) -> None:
+    async def _run_group(self, calls: list[Call[Item, Result]]) -> None:
         try:
             results = await self._run([item for call in calls for item in call.items])
         except Exception as error:
             results = [error] * sum(len(call.items) for call in calls)
+        self._answer(calls, results)
+
+    @staticmethod
+    def _answer(calls: Sequence[Call[Item, Result]], results: Sequence[Result | Exception]) -> None:
         start = 0
         for items, _, future in calls:
             if not future.done():

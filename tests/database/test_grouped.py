@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable
+from itertools import count
 
 import pytest
 from sqlalchemy import Connection, event, text
@@ -79,3 +81,61 @@ async def test_a_database_that_is_closed_says_so() -> None:
     database = Database("sqlite:///:memory:")
     with pytest.raises(StoreUnavailable, match="is not open"):
         await database.grouped(lambda _: None)
+
+
+@pytest.fixture
+async def one_writer(sqlite_url: str) -> AsyncGenerator[Database]:
+    async with opened(Database(sqlite_url)) as database:
+        await database.write(lambda connection: connection.execute(text("CREATE TABLE mine (n INTEGER UNIQUE)")))
+        yield database
+
+
+async def test_the_writer_goes_on_while_the_loop_is_busy(one_writer: Database) -> None:
+    """A loop that begins two hundred handlers keeps no commit waiting."""
+    may_end, is_next = threading.Event(), threading.Event()
+    first = asyncio.ensure_future(one_writer.grouped(_add(1, lambda: may_end.wait(60))))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(one_writer.grouped(_add(2, is_next.set)))
+    await asyncio.sleep(0)
+    may_end.set()
+    assert is_next.wait(60), "without a turn of the loop"
+    assert await asyncio.gather(first, second) == [1, 2]
+
+
+async def test_what_waits_for_the_writer_shares_a_commit(one_writer: Database) -> None:
+    commits: list[object] = []
+    event.listen(one_writer.engine, "commit", commits.append)
+    has_begun, may_end = threading.Event(), threading.Event()
+    first = asyncio.ensure_future(one_writer.grouped(_add(0, lambda: has_begun.set() or may_end.wait(60))))
+    assert await asyncio.to_thread(has_begun.wait, 60)
+    others = [asyncio.ensure_future(one_writer.grouped(_add(number))) for number in range(1, 30)]
+    await asyncio.sleep(0)
+    may_end.set()
+    assert await asyncio.gather(first, *others) == list(range(30))
+    assert len(commits) == 2
+
+
+async def test_a_heartbeat_has_its_turn_between_groups(one_writer: Database) -> None:
+    """Whoever blocks, and does not share, comes after the group under way; also if groups never cease."""
+    is_over = asyncio.Event()
+
+    async def write_and_write(first: int) -> None:
+        for number in count(first):
+            await one_writer.grouped(_add(number))
+            if is_over.is_set():
+                return
+
+    busy = [asyncio.ensure_future(write_and_write(first)) for first in (10_000, 1_000_000)]
+    for number in range(20):
+        assert await asyncio.to_thread(one_writer.write_blocking, _add(number)) == number
+    is_over.set()
+    await asyncio.gather(*busy)
+
+
+async def test_whoever_waits_when_it_is_closed_is_answered(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    async with opened(database):
+        await database.write(lambda connection: connection.execute(text("CREATE TABLE mine (n INTEGER UNIQUE)")))
+        calls = [asyncio.ensure_future(database.grouped(_add(number))) for number in range(50)]
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*calls) == list(range(50))

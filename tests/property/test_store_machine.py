@@ -456,6 +456,40 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.held)
+    @rule(
+        ends=st.lists(
+            st.tuples(
+                places,
+                st.sampled_from([Transition.COMPLETE, Transition.COMPLETE, Transition.COMPLETE, *SETTLING]),
+                st.sampled_from([None, None, None, "done"]),
+            ),
+            min_size=1,
+            max_size=6,
+        ),
+        took=st.integers(0, 3),
+    )
+    def settle_as_a_worker(self, ends: list[tuple[int, Transition, str | None]], took: Millis) -> None:
+        """Many at once, some of them twice: most have succeeded and say no more, which stores may write in a shorter
+        way."""
+        runs = [(*self.held[-1 - place % len(self.held)], transition, result) for place, transition, result in ends]
+        self.both(
+            lambda side: side.store.settle_runs(
+                [
+                    Settlement(
+                        task_type=identity.task_type,
+                        key=identity.key,
+                        token=side.token(number),
+                        transition=transition,
+                        duration_ms=took,
+                        result=result,
+                    )
+                    for identity, number, transition, result in runs
+                ],
+                now=self.now,
+            )
+        )
+
+    @precondition(lambda self: self.held)
     @rule(place=places, progress=st.sampled_from([None, "1"]))
     def renew(self, place: int, progress: str | None) -> None:
         self.renewal(place, progress)

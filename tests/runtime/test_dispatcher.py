@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 from stage import Stage
 
+from rota.clock import Instant
 from rota.core.task import NewTask, Task
 from rota.errors import StoreUnavailable
 from rota.runtime.dispatcher import Dispatcher, DispatchReport, Slots
 from rota.runtime.executor import Executor
 from rota.runtime.running import Running
-from rota.stores.base import Store
+from rota.stores.base import Claimed, ClaimRequest, Store
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import until
 
@@ -367,6 +368,33 @@ async def test_a_free_slot_is_no_reason_to_ask_who_had_nothing(
     executor.abandoned.add(next(iter(executor.running)))
     assert wakes("own")
     executor.abandoned.clear()
+    await end(executor)
+
+
+async def test_slots_that_are_freed_during_a_round_are_filled_by_that_round(still_stage: Stage) -> None:
+    """They cause no other one, which would find the slots taken and ask those who had nothing."""
+    await still_stage.add(waiting, "shared")
+    await still_stage.add(waiting, "other")
+    await still_stage.schedule(*"abcdefghi", name="shared")
+    executor = still_stage.executor()
+
+    class Freeing(FaultyStore):
+        """Slots come free while it is asked."""
+
+        async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+            duty.freed(["shared"])
+            return await super().claim(request, now=now)
+
+    faulty = Freeing(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=faulty)
+    is_woken = duty._woken.is_set  # pyright: ignore[reportPrivateUsage]
+    duty._woken.clear()  # pyright: ignore[reportPrivateUsage]  # as `run` does before a round
+    assert (await duty.run_once()).claimed == 4
+    assert not is_woken()
+    duty.poke()
+    duty.freed(["shared"])
+    await duty.run_once()
+    assert is_woken(), "who was poked looks again, whatever else happened"
     await end(executor)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table
 
 from rota.clock import Instant
+from rota.group_commit import MAX_GROUP
 
 __all__ = ["READ_FIRST", "AnySelect", "Backend", "Dialect"]
 
@@ -79,6 +80,8 @@ class Backend(ABC):
     apart: int
     """How many connections are kept for those who must not wait behind the writers; 0: there is one writer for all."""
     in_flight: int
+    group_size: int = MAX_GROUP
+    """How many items share a transaction at the most."""
     tells: bool
     """Whether it tells of other processes' changes."""
     must_look: bool

@@ -9,7 +9,7 @@ is cancelled leaves its thread to finish in peace.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import copy_context
@@ -27,6 +27,7 @@ from rota.database.changes import AT_ONCE, Changes
 from rota.database.driver_errors import Meaning, meaning_of
 from rota.database.last_steps import LastSteps
 from rota.database.later import LateStatements, send_kept
+from rota.database.one_writer import OneWriter
 from rota.database.schema import is_current, prepare
 from rota.database.tables.tasks import meta
 from rota.errors import StoreError, StoreUnavailable
@@ -170,6 +171,8 @@ class Database:
         return await (self.grouped(function) if self.backend.writers == 1 else self.write(function, first=first))
 
     def _make_group(self) -> GroupCommit[Callable[[Connection], Any], Any]:
+        if self.backend.writers == 1:
+            return OneWriter(self._on_the_writer, self._write_together, patience=self.call_timeout)
         return GroupCommit(
             partial(write_together, self._write_group),
             lambda _: 0,
@@ -178,9 +181,19 @@ class Database:
         )
 
     async def _write_group(self, functions: list[Callable[[Connection], Any]]) -> list[Any]:
+        return await self.write(partial(self._all, functions))
+
+    def _write_together(self, functions: Sequence[Callable[[Connection], Any]]) -> list[Any]:
+        return self._guarded(_commit, self.backend.writing, partial(self._all, functions))
+
+    def _on_the_writer(self, work: Callable[[], None]) -> Future[None]:
+        return self._submit(self._writers, work)
+
+    def _all(self, functions: Sequence[Callable[[Connection], Any]], connection: Connection) -> list[Any]:
+        """Each in a savepoint of its own, unless it is alone."""
         if len(functions) == 1:
-            return [await self.write(functions[0])]
-        return await self.write(lambda connection: [self.in_savepoint(connection, each) for each in functions])
+            return [functions[0](connection)]
+        return [self.in_savepoint(connection, each) for each in functions]
 
     def in_savepoint(self, connection: Connection, function: Callable[[Connection], T]) -> T | Exception:
         """Run a function as one of several in a transaction. What it raises is its answer, and nothing of it stays;

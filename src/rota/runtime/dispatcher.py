@@ -117,6 +117,8 @@ class Dispatcher(Duty[DispatchReport]):
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""
         self._due_at: Instant | None = None
+        self._is_woken_for_slots = False
+        """Whether the next round is to be made for nothing but slots that are free again."""
         self._told: dict[str, TaskType] = {}
         """Each type as the store kept it when it was last looked at."""
         self.take_on()
@@ -136,7 +138,13 @@ class Dispatcher(Duty[DispatchReport]):
         again for that: if they have something now, it was heard of."""
         is_held_up = self._suspects.waiting or self._unanswered or self._executor.abandoned
         if is_held_up or not all(map(self._all_quiet, task_types)):
+            is_for_slots = self._is_woken_for_slots or not self._woken.is_set()
             self.wake()
+            self._is_woken_for_slots = is_for_slots
+
+    def wake(self) -> None:
+        self._is_woken_for_slots = False
+        super().wake()
 
     def _all_quiet(self, task_type: str) -> bool:
         """Whether nobody whom a slot of this type's pool is for has anything to do, as far as is known."""
@@ -184,6 +192,10 @@ class Dispatcher(Duty[DispatchReport]):
     async def _fill(self, pool: str | None, so_far: _Round, now: Instant | None) -> None:
         """Claim for the slots of one type, or for those that are shared, until nothing is due or none is free."""
         while not self.is_stopping:
+            if self._is_woken_for_slots and not self._own_slots:
+                # They are counted in this offer: no other round need be made for them.
+                self._woken.clear()
+                self._is_woken_for_slots = False
             lanes = self._lanes(pool, so_far.satisfied)
             offer = self._offer(pool, lanes)
             if not offer.wants:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from rota.core.outcome import Answer, Settled
 from rota.core.task import Settlement
-from rota.group_commit import MAX_GROUP
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.health import Pulse
 from rota.runtime.run_log import RunLog
@@ -107,8 +106,8 @@ class Settler:
         """Send off what waits, as far as groups may be under way."""
         loop = asyncio.get_running_loop()
         while self._waiting and len(self._under_way) < _MOST_GROUPS:
-            group = self._waiting[:MAX_GROUP]
-            del self._waiting[:MAX_GROUP]
+            group = self._waiting[: self._store.group_size]
+            del self._waiting[: len(group)]
             settling = loop.create_task(self._settle(group))
             self._under_way[settling] = group
             settling.add_done_callback(self._end)

@@ -46,6 +46,7 @@ from rota.core.task import (
     Transition,
 )
 from rota.core.task_type import RateLimit, TaskType
+from rota.group_commit import MAX_GROUP
 
 __all__ = [
     "DEFAULT_PAGE",
@@ -367,6 +368,8 @@ class Store(ABC):
     """Where tasks live. See the module's docstring for what holds for every verb."""
 
     url: str
+    group_size: int = MAX_GROUP
+    """How many ends of runs it is best given at a time, at the most."""
 
     # --- coming and going ---
 

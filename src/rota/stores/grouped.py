@@ -17,7 +17,7 @@ from rota.clock import Instant, Millis
 from rota.core.outcome import Reply, Scheduled, Settled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, RunRecord, Settlement, Transition
 from rota.errors import InvalidInput
-from rota.group_commit import GroupCommit
+from rota.group_commit import MAX_GROUP, GroupCommit
 from rota.stores import limits, verbs
 from rota.stores.base import DEFAULT_PAGE, Page, RunQuery, Snapshot, Store
 from rota.stores.queries import unknown_type
@@ -48,13 +48,18 @@ class GroupedStore(Store):
     A call that takes longer than `call_timeout` seconds is given up; what it did is then unknown.
     """
 
-    def __init__(self, *, in_flight: int, call_timeout: float | None = None) -> None:
+    def __init__(self, *, in_flight: int, group_size: int = MAX_GROUP, call_timeout: float | None = None) -> None:
         self.call_timeout = seconds_of(call_timeout)
+        self.group_size = group_size
         self._known_types: set[str] = set()
         self._poked = asyncio.Event()
         self._groups: Mapping[Verb[Any, Any], GroupCommit[Any, Any]] = {
             verb: GroupCommit(
-                partial(self._write, verb), limits.size_of, in_flight=in_flight, patience=self.call_timeout
+                partial(self._write, verb),
+                limits.size_of,
+                in_flight=in_flight,
+                most=group_size,
+                patience=self.call_timeout,
             )
             for verb in _GROUPED
         }

@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey
-from rota.core.task import Entry, Identity, RunRecord
+from rota.core.lifecycle import Step
+from rota.core.task import Entry, Identity, RunRecord, Settlement
 from rota.stores.base import Beat, Erasure, Instance, TypeRecord
 
 __all__ = ["Completion", "Retention", "Sweeps", "Transaction", "UserData", "WholeTransaction", "Written"]
@@ -61,6 +62,16 @@ class Transaction(Protocol):
         ...
 
     def write(self, changes: Sequence[Written]) -> None: ...
+
+    def claim_plain(self, task_type: str, tokens: Mapping[str, int], claimed: Step) -> bool:
+        """Write plain tasks that are claimed, by their keys, each with its token, in one go, as `core/plain.py` says.
+        False where there is no such way: then nothing was written."""
+        ...
+
+    def end_plain(self, task_type: str, succeeded: Mapping[str, Settlement], success: Step) -> Collection[str]:
+        """Of runs that have succeeded, by the keys of their tasks, end those of plain tasks in one go, as
+        `core/plain.py` says; the keys of those that were ended. None of them, where there is no such way."""
+        ...
 
     def claimed(self, instance: str, claim_id: str) -> Sequence[Entry]: ...
 

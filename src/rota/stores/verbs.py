@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rota.clock import DAY, HOUR, Instant, Millis
 from rota.core import activity as activities
 from rota.core import bucket as buckets
-from rota.core import lifecycle
+from rota.core import lifecycle, plain
 from rota.core import serial as serials
 from rota.core.bucket import Bucket
 from rota.core.history import KEPT_MS, Resolution, Slice, add
@@ -90,6 +90,7 @@ TOMBSTONE_TTL: Millis = 7 * DAY
 """How long it is remembered that a user was erased: the id is theirs, too."""
 CLAIM_ROUNDS = 20
 """How often a claim looks again after it had to park what it found: a bound on one step's work."""
+_SUCCEEDED = Settled(Answer.OK, TaskStatus.COMPLETED)
 ELSEWHERE_MS: Millis = 10
 """What another step holds at this moment is to be had again after so long."""
 
@@ -307,8 +308,8 @@ def _take_some(
     allowance = _Allowance(work, task_type)
     tokens = _tokens(work, candidates, request)
     holders = _Holders(work, task_type.name, candidates)
-    taken: list[Task] = []
-    lease_ms = task_type.timeout_ms if request.lease_ms is None else request.lease_ms
+    until = work.now + (task_type.timeout_ms if request.lease_ms is None else request.lease_ms)
+    steps: list[Step] = []
     is_kept_back = False
     for task in candidates:
         if task.serial is not None:
@@ -322,22 +323,30 @@ def _take_some(
             break
         # Whatever the store's counter and its clock say: for one task the order never breaks.
         token = max(next(tokens), task.last_token + 1)
-        lease = Lease(token, work.now + lease_ms, request.instance, request.claim_id)
-        identity = task.identity
-        step = lifecycle.claim(work.entry(identity), lease, task_type, work.now)
-        work.apply(step, identity)
-        if step.answer is Answer.OK and step.task is not None:
+        lease = Lease(token, until, request.instance, request.claim_id)
+        step = lifecycle.claim(work.entry(task.identity), lease, task_type, work.now)
+        steps.append(step)
+        if step.answer is Answer.OK:
             holders.add(task)
-            taken.append(step.task)
         else:
             allowance.refund(task.cost)
     allowance.put_back()
+    taken = [step.task for step in steps if step.answer is Answer.OK and step.task is not None]
+    are_plain = all(map(plain.is_claimed_plainly, candidates))
+    if not (are_plain and work.claim_plain(task_type, taken)):
+        for step in steps:
+            work.apply(step, _identity_of(step))
     if taken and task_type.after:
         # What completed before this claim is dealt with by the run that starts now (fan-in starts anew).
         work.transaction.clear_completed([task.identity for task in taken])
     if allowance.is_spent:
         return taken, work.now + allowance.wait_ms
     return taken, work.now + ELSEWHERE_MS if is_kept_back else None
+
+
+def _identity_of(step: Step) -> Identity:
+    assert step.task is not None, "a task that is claimed, or whose series is over, is still there"
+    return step.task.identity
 
 
 def _tokens(work: Work, candidates: Sequence[Task], request: ClaimRequest) -> Iterator[int]:
@@ -456,7 +465,28 @@ def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
 
 
 def settle_runs(work: Work, settlements: Sequence[Settlement]) -> list[Settled]:
-    return [Settled(answer, task and task.status) for answer, task in settle(work, settlements)]
+    ended = _end_plain(work, settlements)
+    others = iter(settle(work, [each for at, each in enumerate(settlements) if at not in ended]))
+    return [ended.get(at) or _in_brief(next(others)) for at in range(len(settlements))]
+
+
+def _in_brief(reply: Reply) -> Settled:
+    return Settled(reply.answer, reply.task and reply.task.status)
+
+
+def _end_plain(work: Work, settlements: Sequence[Settlement]) -> dict[int, Settled]:
+    """What most runs come to, in one go where the store has a way; the answers to these, by their places."""
+    places: dict[str, dict[str, int]] = {}
+    for at, each in enumerate(settlements):
+        # Of several about one task, the first one comes first.
+        places.setdefault(each.task_type, {}).setdefault(each.key, at)
+    answers: dict[int, Settled] = {}
+    for task_type, by_key in places.items():
+        said = {key: settlements[at] for key, at in by_key.items() if plain.says_success_alone(settlements[at])}
+        if said:
+            ended = work.end_plain(task_type, said)
+            answers |= {by_key[key]: _SUCCEEDED for key in ended}
+    return answers
 
 
 # --- what people ask for --------------------------------------------------------------------------------------------

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar, TypeVarTuple
 
 from rota.clock import Instant, Millis
+from rota.core import plain
 from rota.core import serial as serials
 from rota.core.lifecycle import Step
-from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Task, TaskStatus
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Settlement, Task, TaskStatus
 from rota.core.task_type import TaskType
 from rota.errors import UnknownTaskType
 from rota.stores.base import TypeRecord
@@ -102,6 +103,38 @@ class Work:
         if step.completed and step.task is not None and identity.task_type in self._followed:
             task = step.task
             self._completions.append(Completion(*identity, task.user_id, task.device_id, task.agent_id))
+
+    def claim_plain(self, task_type: TaskType, claimed: Sequence[Task]) -> bool:
+        """Write plain tasks that one claim has taken, and count them; False if the store has no shorter way."""
+        if not claimed:
+            return False
+        step = plain.claim(claimed[0], task_type, self.now)
+        if not self.transaction.claim_plain(task_type.name, {task.key: task.token for task in claimed}, step):
+            return False
+        self._count_alike(task_type.name, plain.WAITING, step, len(claimed))
+        for task in claimed:
+            # As it was loaded it is not known any more.
+            identity = task.identity
+            del self._before[identity], self._after[identity]
+        return True
+
+    def end_plain(self, task_type: str, succeeded: Mapping[str, Settlement]) -> Collection[str]:
+        """The keys of the plain tasks among these, of which nothing was loaded so far: they are ended, and counted."""
+        if task_type in self._followed or task_type not in self.types:
+            return ()
+        success = plain.success(self.type_of(task_type), self.now)
+        ended = self.transaction.end_plain(task_type, succeeded, success)
+        self._count_alike(task_type, plain.RUNNING, success, len(ended))
+        return ended
+
+    def _count_alike(self, task_type: str, sample: Entry, step: Step, times: int) -> None:
+        assert sample.task is not None
+        assert step.task is not None
+        counters = self._deltas[task_type]
+        counters[sample.task.status] -= times
+        counters[step.task.status] += times
+        for run in step.runs:
+            counters[TOTALS[run.status]] += times
 
     def set_task(self, task: Task) -> None:
         """A change that is no step of the lifecycle: a task is parked or un-parked."""

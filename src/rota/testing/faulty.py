@@ -95,6 +95,7 @@ class FaultyStore(Store):
     def __init__(self, store: Store) -> None:
         self.store = store
         self.url = store.url
+        self.group_size = store.group_size
         self.calls: dict[str, int] = {}
         self._faults: list[Fault] = []
         # `renew` comes from the heartbeat's own thread.

@@ -19,8 +19,9 @@ import msgspec
 from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket, start_bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
+from rota.core.lifecycle import Step
 from rota.core.rank import rank
-from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Settlement, Task, TaskStatus
 from rota.core.task_type import encode_task_type
 from rota.stores.base import Instance, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
@@ -168,6 +169,13 @@ class RedisTransaction:
     def write(self, changes: Sequence[Written]) -> None:
         for identity, _, after in changes:
             self._entries[identity] = after
+
+    def claim_plain(self, task_type: str, tokens: Mapping[str, int], claimed: Step) -> bool:
+        """The script has: what comes here is none of those."""
+        return False
+
+    def end_plain(self, task_type: str, succeeded: Mapping[str, Settlement], success: Step) -> Collection[str]:
+        return ()
 
     def _select(
         self,

@@ -32,6 +32,8 @@ __all__ = [
     "ENTRY_COLUMNS",
     "ERASURE_COLUMNS",
     "FLAGS",
+    "IS_PLAIN",
+    "PLAIN_NAMES",
     "RUN_COLUMNS",
     "decode_entry",
     "decode_erasure",
@@ -59,6 +61,8 @@ _REST = (
     *("reason", "error", "result", "progress", "fail_count", "fail_until"),
 )
 """The columns that a plain task leaves at their defaults."""
+PLAIN_NAMES = frozenset(COLUMN_NAMES) - frozenset(_REST)
+"""The others."""
 
 
 class _JsonList(FunctionElement[str]):
@@ -87,9 +91,11 @@ def _is_default(column: Column[Any]) -> ColumnElement[bool]:
 
 
 _rest = [tasks.c[name] for name in _REST]
+IS_PLAIN = and_(*map(_is_default, _rest))
+"""Whether a task is one of those that `core/plain.py` speaks of."""
 ENTRY_COLUMNS: tuple[ColumnElement[Any], ...] = (
     *(tasks.c[name] for name in COLUMN_NAMES if name not in _REST),
-    case((and_(*map(_is_default, _rest)), null()), else_=cast(_JsonList(*_rest), Text)).label("rest"),
+    case((IS_PLAIN, null()), else_=cast(_JsonList(*_rest), Text)).label("rest"),
 )
 """What `decode_entry` reads."""
 

@@ -42,7 +42,9 @@ class SqlStore(TransactionalStore):
         self.database = Database(url, clock=clock, what="store", call_timeout=call_timeout)
         """Where the store's rows live; others may put theirs beside them."""
         self._backend = self.database.backend
-        super().__init__(in_flight=self._backend.in_flight, call_timeout=call_timeout)
+        super().__init__(
+            in_flight=self._backend.in_flight, group_size=self._backend.group_size, call_timeout=call_timeout
+        )
         self._lanes: Lanes = frozenset()
         self._counted_in = _Shard()
         self._heard: Subscription | None = None

@@ -41,8 +41,9 @@ from sqlalchemy import (
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
+from rota.core.lifecycle import Step
 from rota.core.rank import rank
-from rota.core.task import NO_PAST, Entry, Identity, RunRecord
+from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Settlement
 from rota.core.task_type import decode_task_type, encode_task_type
 from rota.database import Conflict
 from rota.database.backend import READ_FIRST, Dialect
@@ -63,6 +64,7 @@ from rota.stores.sql.codec import (
     values_of,
     values_of_run,
 )
+from rota.stores.sql.plain import HELD, claiming, ending, logging_ends
 from rota.stores.sql.writing import Writing, inserting, logging, overwriting, updating
 from rota.stores.transaction import Completion, Written
 
@@ -171,6 +173,25 @@ class SqlTransaction:
         if removed:
             self._connection.execute(_DELETE, [{"b_type": t, "b_key": k} for t, k in removed])
         self._remember_lanes(changes)
+
+    def claim_plain(self, task_type: str, tokens: Mapping[str, int], claimed: Step) -> bool:
+        if self._database != "sqlite":
+            return False
+        self._heads = {}
+        write_later(self._connection, *claiming(task_type, tokens, claimed))
+        return True
+
+    def end_plain(self, task_type: str, succeeded: Mapping[str, Settlement], success: Step) -> Collection[str]:
+        if self._database != "sqlite":
+            return ()
+        given = {"b_type": task_type, "keys": self._dialect.keys(succeeded)}
+        ended = [key for key, token in self._rows(HELD, given) if token == succeeded[key].token]
+        if ended:
+            took = {key: succeeded[key].duration_ms for key in ended}
+            write_later(self._connection, *logging_ends(task_type, took, success))
+            tokens = {key: succeeded[key].token for key in ended}
+            write_later(self._connection, *ending(task_type, tokens, success))
+        return ended
 
     def _remember_lanes(self, changes: Sequence[Written]) -> None:
         lanes = {(task.task_type, task.priority) for _, _, (task, _) in changes if task is not None} - self._known_lanes
