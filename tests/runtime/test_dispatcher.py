@@ -182,7 +182,7 @@ async def test_an_identity_that_was_left_behind_is_not_claimed(still_stage: Stag
     duty = dispatcher(still_stage, executor, total=1)
     await duty.run_once()
     stuck = next(iter(executor.running))
-    executor.abandoned.add(stuck)
+    executor.stopping.abandoned.add(stuck)
     executor.running.clear()
     seen: list[Task] = []
     for _ in range(3):
@@ -202,7 +202,7 @@ async def test_past_the_limit_of_abandoned_handlers_no_thread_is_started(still_s
     executor = still_stage.executor()
     duty = dispatcher(still_stage, executor)
     left_behind = Running(await still_stage.task("u1", "threaded"), still_stage.handlers["threaded"], 1, 0.0)
-    executor.abandoned.add(left_behind)
+    executor.stopping.abandoned.add(left_behind)
     assert (await duty.run_once()).claimed == 1
     assert running(executor) == ["awaited"]
     await executor.drain()
@@ -365,9 +365,9 @@ async def test_a_free_slot_is_no_reason_to_ask_who_had_nothing(
     assert wakes("shared")  # more is due than there are slots
     assert wakes("other")  # and it may have this one
     assert not wakes("own")
-    executor.abandoned.add(next(iter(executor.running)))
+    executor.stopping.abandoned.add(next(iter(executor.running)))
     assert wakes("own")
-    executor.abandoned.clear()
+    executor.stopping.abandoned.clear()
     await end(executor)
 
 

@@ -204,11 +204,11 @@ async def test_a_handler_that_ignores_cancellation_is_given_up_on(stage: Stage, 
         await until(lambda: not executor.running)
         task = await stage.task("u1")
         assert (task.status.value, task.reason) == ("failed", "timeout")
-        assert executor.excluded == {task.identity}
-        assert executor.abandoned_total == 1
+        assert executor.stopping.excluded == {task.identity}
+        assert executor.stopping.abandoned_total == 1
     finally:
         released.set()
-    await until(lambda: not executor.abandoned)
+    await until(lambda: not executor.stopping.abandoned)
     assert (await stage.task("u1")).result is None
 
 
@@ -271,7 +271,7 @@ async def test_a_lost_lease_writes_nothing(still_stage: Stage) -> None:
     executor = still_stage.executor()
     running = executor.start(await claimed(still_stage), 0.0)
     await until(lambda: running.entered)
-    executor.stop_run(running, StopCause.LOST)
+    executor.stopping.stop(running, StopCause.LOST)
     await executor.drain()
     assert "settle" not in faulty.calls
     assert await still_stage.status("u1") == "running"

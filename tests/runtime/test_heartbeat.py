@@ -93,7 +93,7 @@ async def test_a_run_that_cannot_be_renewed_in_time_is_fenced(still_stage: Stage
     still_clock.advance("8100ms")
     assert beat.run_once() == HeartbeatReport(fenced=1)
     assert beat.run_once() == HeartbeatReport(), "it is told once, and never renewed again"
-    executor.interrupt(running)
+    executor.stopping.interrupt(running)
     await executor.drain()
     task = await still_stage.task("u1")
     assert (task.status.value, task.errors, task.crashes) == ("pending", 0, 0)

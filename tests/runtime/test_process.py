@@ -79,7 +79,7 @@ async def test_a_process_is_killed_on_timeout_and_leaves_nothing(stage: Stage, t
         # What the timer of the timeout does. It does so here when both are there, however long they took to start.
         executor = worker._executor  # pyright: ignore[reportPrivateUsage]
         (running,) = executor.running
-        executor.stop_run(running, StopCause.TIMEOUT)
+        executor.stopping.stop(running, StopCause.TIMEOUT)
         task = await stage.reached("u1", "failed")
         assert worker.health().abandoned == 0
     assert task.reason == "timeout"

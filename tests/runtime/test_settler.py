@@ -184,7 +184,7 @@ async def test_after_giving_up_what_still_runs_is_released_by_one_try(still_stag
     await executor.drain()
     assert [(len(group), group[0].transition) for group in watched.groups] == [(1, Transition.RELEASE)]
     assert not runs[0].landed
-    await until(lambda: not executor.abandoned)
+    await until(lambda: not executor.stopping.abandoned)
 
 
 async def test_a_worker_that_stops_waits_for_outcomes_that_wait(still_stage: Stage) -> None:
@@ -270,13 +270,13 @@ def test_stopped_at_any_moment_every_run_is_closed_once(
             for moment in range(7):
                 for running, step, cause in zip(runs, steps, causes, strict=False):
                     if step == moment:
-                        executor.stop_run(running, cause)
+                        executor.stopping.stop(running, cause)
                 await asyncio.sleep(0)
             if gives_up:
                 executor.give_up()
             await executor.drain()
             assert sorted(running.task.key for running in closed) == sorted(running.task.key for running in runs)
-            assert (+executor.per_type, executor.abandoned, executor.runs_total) == ({}, set(), len(runs))
+            assert (+executor.per_type, executor.stopping.abandoned, executor.runs_total) == ({}, set(), len(runs))
             for running in runs:
                 status = await stage.status(running.task.key)
                 if running.landed:

@@ -115,7 +115,7 @@ async def test_flaw_08_thread_is_abandoned_honestly(stage: Stage) -> None:
             # What the timer of the timeout does; a short timeout would be one for the runs below, too.
             executor = worker._executor  # pyright: ignore[reportPrivateUsage]
             (running,) = executor.running
-            executor.stop_run(running, StopCause.TIMEOUT)
+            executor.stopping.stop(running, StopCause.TIMEOUT)
             await until(lambda: worker.health().abandoned == 1)
             await stage.reached("stuck", "pending")
             await stage.schedule("other")

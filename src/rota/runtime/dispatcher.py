@@ -136,7 +136,7 @@ class Dispatcher(Duty[DispatchReport]):
     def freed(self, task_types: Collection[str]) -> None:
         """Slots are free again that runs of these types had. Types that had nothing due a moment ago are not asked
         again for that: if they have something now, it was heard of."""
-        is_held_up = self._suspects.waiting or self._unanswered or self._executor.abandoned
+        is_held_up = self._suspects.waiting or self._unanswered or self._executor.stopping.abandoned
         if is_held_up or not all(map(self._all_quiet, task_types)):
             is_for_slots = self._is_woken_for_slots or not self._woken.is_set()
             self.wake()
@@ -269,8 +269,8 @@ class Dispatcher(Duty[DispatchReport]):
         if self._suspects.waiting:
             self._suspects.let_next_come()
         exclude = frozenset(self._suspects.waiting)
-        if self._executor.abandoned:
-            exclude |= self._executor.excluded
+        if self._executor.stopping.abandoned:
+            exclude |= self._executor.stopping.excluded
         request = ClaimRequest(
             wants=offer.wants,
             limit=offer.limit,
@@ -340,7 +340,7 @@ class Dispatcher(Duty[DispatchReport]):
 
     def _lanes(self, pool: str | None, satisfied: set[str]) -> list[Lane]:
         at = self._clock.monotonic()
-        too_many = len(self._executor.abandoned) >= self._slots.abandoned
+        too_many = len(self._executor.stopping.abandoned) >= self._slots.abandoned
         lanes: list[Lane] = []
         for name in self._names:
             if pool != (name if name in self._own_slots else None):

@@ -1,9 +1,7 @@
 """One run, as a sentence: open, resolve the handler, run it until its deadline, classify its answer, hand it over.
 
 Each run is one asyncio task, owned by the executor and not by the worker's task group: a task group waits for its
-children for ever, and a handler may swallow its cancellation. Such a handler is given up on after a grace, its run is
-settled without it, and its slot is free again. It is counted as abandoned, and this instance claims nothing of its
-identity, until it ends.
+children for ever, and a handler may swallow its cancellation (`stopping.py`).
 
 Why a run had to stop decides how it is settled: `verdict.py` says how, and `settler.py` brings it to the store.
 """
@@ -15,10 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from rota.clock import SECOND, Clock, Millis
-from rota.core.task import Identity, Task, Transition
+from rota.core.task import Task, Transition
 from rota.core.task_type import TaskType
 from rota.runtime.calling import call_handler
-from rota.runtime.deadlines import Deadlines
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
 from rota.runtime.lease import safe_seconds
@@ -26,6 +23,7 @@ from rota.runtime.observer import Observer
 from rota.runtime.run_log import RunLog
 from rota.runtime.running import Running
 from rota.runtime.settler import Settler
+from rota.runtime.stopping import Stopping
 from rota.runtime.threads import Threads
 from rota.runtime.verdict import StopCause, Verdict, after_stop
 from rota.stores.base import Store
@@ -57,17 +55,11 @@ class Executor:
         grace: float = GRACE_SECONDS,
         observers: tuple[Observer, ...] = (),
     ) -> None:
-        self.grace = grace
         self.running: set[Running] = set()
         """From the claim until the end is settled."""
-        self.abandoned: set[Running] = set()
-        """Handlers that were given up on and still run."""
         self.per_type: Counter[str] = Counter()
         self.runs_total = 0
-        self.abandoned_total = 0
         self.on_settled: OnSettled = _ignore
-        self.on_free: Callable[[], None] = _nothing
-        """Told when a handler that was given up on has ended after all."""
         self.observers = observers
         self._handlers = handlers
         self._types = types
@@ -75,7 +67,8 @@ class Executor:
         self._safe_for = safe_seconds(lease_ms)
         self._threads = Threads()
         self._log = log = RunLog()
-        self._deadlines = Deadlines(self.running, self._overdue)
+        self.stopping = Stopping(self.running, lambda running: self._end(running, None), grace=grace, log=log)
+        """How runs are made to stop, and those that do not."""
         self._settler = Settler(store, self._close, self._refused, chance=chance, pulse=pulse, log=log)
         self._closed_one = asyncio.Event()
 
@@ -88,7 +81,7 @@ class Executor:
         if running.handler is None:
             self._end(running, Verdict(Transition.RELEASE))
         else:
-            self._deadlines.set(running, timeout_ms / 1_000)
+            self.stopping.deadlines.set(running, timeout_ms / 1_000)
             running.job = asyncio.get_running_loop().create_task(self._run(running, running.handler))
         self._log.claimed(task)
         return running
@@ -97,34 +90,18 @@ class Executor:
         """Release a task that was claimed and is not begun here; it holds its slot until the store has taken that."""
         self._end(self._open(Running(task, None, 0, held_since)), Verdict(Transition.RELEASE, error=why))
 
-    def stop_run(self, running: Running, cause: StopCause) -> None:
-        """Tell one run to stop; on the event loop's own thread."""
-        if running.tell_to_stop(cause):
-            self.interrupt(running)
-
     def stop_all(self, cause: StopCause) -> None:
         """Tell every run to stop."""
         for running in list(self.running):
-            self.stop_run(running, cause)
-
-    def interrupt(self, running: Running) -> None:
-        """Make a run stop that was told to: cancel it, and give up on it if it does not end within the grace."""
-        if running.settling or running.interrupted:
-            return
-        running.interrupted = True
-        self._deadlines.set(running, self.grace)
-        # A thread cannot be interrupted; it can see `run.cancelled`.
-        is_in_thread = running.handler is not None and running.handler.kind == "thread"
-        if running.entered and running.job is not None and not is_in_thread:
-            running.job.cancel()
+            self.stopping.stop(running, cause)
 
     def give_up(self) -> None:
         """Wait no longer: one last try to release what still runs, none for what the store did not take so far."""
         self._settler.give_up()
         for running in list(self.running):
             if not running.settling:
-                self.stop_run(running, StopCause.SHUTDOWN)
-                self._abandon(running)
+                self.stopping.stop(running, StopCause.SHUTDOWN)
+                self.stopping.abandon(running)
 
     async def drain(self) -> None:
         """Until every run is settled or given up on. Bounded by whoever stops them."""
@@ -135,12 +112,7 @@ class Executor:
     def close(self) -> None:
         """Let the idle threads and the timer go."""
         self._threads.close()
-        self._deadlines.close()
-
-    @property
-    def excluded(self) -> frozenset[Identity]:
-        """What must not be claimed here: a handler that was given up on may still be at work on it."""
-        return frozenset(running.task.identity for running in self.abandoned)
+        self.stopping.deadlines.close()
 
     # --- one run ---
 
@@ -161,7 +133,7 @@ class Executor:
             observer.run_started(running)
         verdict = None if running.cause is not None else await call_handler(running, handler, self._threads)
         if running.is_abandoned:
-            self._forget(running)
+            self.stopping.forget(running)
         else:
             self._end(running, verdict)
 
@@ -193,35 +165,6 @@ class Executor:
                 observer.run_ended(running, running.verdict, running.landed)
         self.on_settled(ended)
 
-    # --- runs that do not stop ---
-
-    def _overdue(self, running: Running) -> None:
-        if running.interrupted:
-            self._abandon(running)
-        else:
-            self.stop_run(running, StopCause.TIMEOUT)
-
-    def _abandon(self, running: Running) -> None:
-        """Give up on a handler that does not stop: settle its run without it."""
-        if running.settling or running.is_abandoned:
-            return
-        assert running.cause is not None, "only a run that was told to stop is given up on"
-        running.is_abandoned = True
-        self.abandoned.add(running)
-        self.abandoned_total += 1
-        self._log.abandoned(running)
-        self._end(running, None)
-
-    def _forget(self, running: Running) -> None:
-        """A handler that was given up on has ended after all."""
-        self.abandoned.discard(running)
-        self._log.ended_after_all(running.task)
-        self.on_free()
-
 
 def _ignore(ended: Sequence[Running]) -> None:
-    """Nobody wants to know."""
-
-
-def _nothing() -> None:
     """Nobody wants to know."""

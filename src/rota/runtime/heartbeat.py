@@ -72,7 +72,9 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
         return min(self._period, max(fence - at, 0.0) + _SHORTEST_PAUSE)
 
     def _held(self, at: float) -> list[Running]:
-        return [running for running in list(self._executor.running) if running.is_held(at, self._executor.grace)]
+        return [
+            running for running in list(self._executor.running) if running.is_held(at, self._executor.stopping.grace)
+        ]
 
     def _pass_safely(self, failures: int) -> bool:
         is_good = super()._pass_safely(failures)
@@ -133,5 +135,5 @@ class Heartbeat(ThreadDuty[HeartbeatReport]):
             reason=cause.value,
         )
         if self._loop is not None:
-            call_on(self._loop, self._executor.interrupt, running)
+            call_on(self._loop, self._executor.stopping.interrupt, running)
         return True

@@ -128,7 +128,7 @@ class Worker:
         self._added = () if duties is None else tuple(duties(context))
         _check_names([dispatcher, self._heartbeat, self._sweeper, *self._own, *self._added])
         self._executor.on_settled = self._on_settled
-        self._executor.on_free = dispatcher.poke
+        self._executor.stopping.on_free = dispatcher.poke
         self._stop_asked = asyncio.Event()
         self._done: asyncio.Event | None = None
         self._wake_idler = asyncio.Event()
@@ -183,7 +183,7 @@ class Worker:
     def health(self) -> Health:
         """Whether it can do its work now: every loop in time, the store within reach, not too much left behind."""
         reasons = self._pulse.reasons() if self.is_running else ["The worker is not running."]
-        abandoned = len(self._executor.abandoned)
+        abandoned = len(self._executor.stopping.abandoned)
         if abandoned >= self._settings.abandoned_limit:
             reasons.append(
                 f"{abandoned} handlers were abandoned and still run; {self._settings.abandoned_limit} is the limit."
@@ -262,12 +262,12 @@ class Worker:
     def _grace_left(self) -> float:
         """Seconds: never more than the grace, and none once whoever stops it waits no longer."""
         left = math.inf if self._end_by is None else self._end_by - asyncio.get_running_loop().time()
-        return min(max(left, 0.0), self._executor.grace)
+        return min(max(left, 0.0), self._executor.stopping.grace)
 
     def _hurry(self, timeout: float) -> None:
         """Cancel what still runs after the timeout, and leave what cannot even be released soon after."""
         loop = asyncio.get_running_loop()
-        end_by = loop.time() + timeout + self._executor.grace
+        end_by = loop.time() + timeout + self._executor.stopping.grace
         self._end_by = end_by if self._end_by is None else min(end_by, self._end_by)
         self._deadlines.append(loop.call_later(timeout, self._executor.stop_all, StopCause.SHUTDOWN))
         self._deadlines.append(loop.call_at(end_by, self._give_up))
