@@ -113,8 +113,9 @@ def _limits(results: Results) -> Iterable[str]:
 def _configured(results: Results) -> Iterable[str]:
     yield "## How each was configured"
     yield (
-        "Each with the fast options of its documentation; asyncio queues run on uvloop. Rota gives up no promise for"
-        " speed: every end of a run is in the store, with its run log, before the clock stops; the others' clocks stop"
+        "Each with the fast options of its documentation; asyncio queues run on uvloop, and look for garbage as seldom"
+        " as `rota worker` does. Rota gives up no promise for speed: every end of a run is in the store, with its run"
+        " log, before the clock stops; the others' clocks stop"
         " when the last job has run, acknowledged or not."
     )
     yield "\n".join(f"- **{row.queue}** {row.version}, {row.tasks:,} tasks: {row.settings}." for row in results.rows)

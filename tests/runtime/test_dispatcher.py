@@ -14,6 +14,7 @@ from rota.errors import StoreUnavailable
 from rota.runtime.dispatcher import Dispatcher, DispatchReport, Slots
 from rota.runtime.executor import Executor
 from rota.runtime.running import Running
+from rota.runtime.verdict import StopCause
 from rota.stores.base import Claimed, ClaimRequest, Store
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import until
@@ -37,6 +38,13 @@ async def nothing() -> None: ...
 async def end(executor: Executor) -> None:
     executor.give_up()
     await executor.drain()
+
+
+async def stop_some(executor: Executor, count: int) -> None:
+    left = len(executor.running) - count
+    for each in list(executor.running)[:count]:
+        executor.stopping.stop(each, StopCause.SHUTDOWN)
+    await until(lambda: len(executor.running) == left)
 
 
 def running(executor: Executor) -> list[str]:
@@ -395,6 +403,73 @@ async def test_slots_that_are_freed_during_a_round_are_filled_by_that_round(stil
     duty.freed(["shared"])
     await duty.run_once()
     assert is_woken(), "who was poked looks again, whatever else happened"
+    await end(executor)
+
+
+class Slow(FaultyStore):
+    """A store that answers a claim when it may."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.may_answer = asyncio.Semaphore(0)
+        self.limits: list[int | None] = []
+
+    async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+        self.limits.append(request.limit)
+        await self.may_answer.acquire()
+        return await super().claim(request, now=now)
+
+
+async def test_slots_that_come_free_are_filled_while_a_claim_is_answered(still_stage: Stage) -> None:
+    """If they are many; no slot is offered twice."""
+    await still_stage.add(waiting)
+    await still_stage.schedule(*(f"u{number}" for number in range(30)))
+    executor = still_stage.executor()
+    slow = Slow(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=slow, total=8)
+    slow.may_answer.release()
+    first = asyncio.ensure_future(duty.run_once())
+    await until(lambda: len(executor.running) == 8)
+    await first
+    await stop_some(executor, 3)
+    job = asyncio.ensure_future(duty.run_once())
+    await until(lambda: len(slow.limits) == 2)
+    await stop_some(executor, 1)
+    duty.freed(["work"])
+    await stop_some(executor, 1)
+    duty.freed(["work"])
+    await until(lambda: len(slow.limits) == 3)
+    assert slow.limits == [7, 3, 2], "one slot alone is not worth a call, two of eight are; the first one was its own"
+    slow.may_answer.release()
+    slow.may_answer.release()
+    assert (await job).claimed == 5
+    assert len(executor.running) == 8
+    await end(executor)
+
+
+async def test_a_claim_that_fails_takes_the_other_one_with_it(still_stage: Stage) -> None:
+    """What either of them took is given back before the next one."""
+    await still_stage.add(waiting)
+    await still_stage.schedule(*(f"u{number}" for number in range(30)))
+    executor = still_stage.executor()
+    slow = Slow(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=slow, total=8)
+    slow.may_answer.release()
+    await duty.run_once()
+    await stop_some(executor, 4)
+    job = asyncio.ensure_future(duty.run_once())
+    await until(lambda: len(slow.limits) == 2)
+    await stop_some(executor, 4)
+    duty.freed(["work"])
+    await until(lambda: len(slow.limits) == 3)
+    with slow.torn("claim", calls=1):
+        slow.may_answer.release()
+        with pytest.raises(StoreUnavailable):
+            await job
+    assert len(executor.running) == 0
+    assert await duty.give_back() == 2
+    slow.may_answer.release()
+    assert (await duty.run_once()).claimed == 8
     await end(executor)
 
 

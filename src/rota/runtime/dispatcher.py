@@ -6,6 +6,7 @@ time. The check interval is only the safety net.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -119,6 +120,11 @@ class Dispatcher(Duty[DispatchReport]):
         self._due_at: Instant | None = None
         self._is_woken_for_slots = False
         """Whether the next round is to be made for nothing but slots that are free again."""
+        self._news = asyncio.Event()
+        """A claim under way is answered, or slots have come free."""
+        self._asked: Counter[str] = Counter()
+        """How many tasks of each type the claims under way may bring, and how many for shared slots."""
+        self._asked_shared = 0
         self._told: dict[str, TaskType] = {}
         """Each type as the store kept it when it was last looked at."""
         self.take_on()
@@ -136,6 +142,7 @@ class Dispatcher(Duty[DispatchReport]):
     def freed(self, task_types: Collection[str]) -> None:
         """Slots are free again that runs of these types had. Types that had nothing due a moment ago are not asked
         again for that: if they have something now, it was heard of."""
+        self._news.set()
         is_held_up = self._suspects.waiting or self._unanswered or self._executor.stopping.abandoned
         if is_held_up or not all(map(self._all_quiet, task_types)):
             is_for_slots = self._is_woken_for_slots or not self._woken.is_set()
@@ -191,25 +198,65 @@ class Dispatcher(Duty[DispatchReport]):
 
     async def _fill(self, pool: str | None, so_far: _Round, now: Instant | None) -> None:
         """Claim for the slots of one type, or for those that are shared, until nothing is due or none is free."""
-        while not self.is_stopping:
-            if self._is_woken_for_slots and not self._own_slots:
-                # They are counted in this offer: no other round need be made for them.
-                self._woken.clear()
-                self._is_woken_for_slots = False
-            lanes = self._lanes(pool, so_far.satisfied)
-            offer = self._offer(pool, lanes)
-            if not offer.wants:
-                return
-            busy = {lane.name for lane in lanes if not lane.is_quiet}
-            if so_far.claimed and busy.isdisjoint(name for name, _ in offer.wants):
-                so_far.passes_over = True
-                return
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                self._news.clear()
+                for job in [job for job in under_way if job.done()]:
+                    under_way.remove(job)
+                    job.result()
+                offer = None if self.is_stopping else self._next_offer(pool, so_far, len(under_way))
+                if offer is not None:
+                    self._reserve(pool, offer, 1)
+                    job = asyncio.get_running_loop().create_task(self._ask(pool, offer, so_far, now))
+                    job.add_done_callback(lambda _: self._news.set())
+                    under_way.add(job)
+                elif not under_way:
+                    return
+                await self._news.wait()
+        finally:
+            for job in under_way:
+                job.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+            # Also of one that was cancelled before it began.
+            self._asked.clear()
+            self._asked_shared = 0
+
+    def _next_offer(self, pool: str | None, so_far: _Round, under_way: int) -> Offer | None:
+        """What is to be asked now, if anything. While one claim is answered, another one is worth a call if so many
+        slots have come free meanwhile that the store would wait for us."""
+        if self._is_woken_for_slots and not self._own_slots:
+            # They are counted in this offer: no other round need be made for them.
+            self._woken.clear()
+            self._is_woken_for_slots = False
+        lanes = self._lanes(pool, so_far.satisfied)
+        offer = self._offer(pool, lanes)
+        if not offer.wants:
+            return None
+        busy = {lane.name for lane in lanes if not lane.is_quiet}
+        if so_far.claimed and busy.isdisjoint(name for name, _ in offer.wants):
+            so_far.passes_over |= under_way == 0
+            return None
+        is_worth_it = pool is None and not self._suspects.waiting and offer.limit >= max(1, self._slots.total // 4)
+        return offer if under_way == 0 or (under_way == 1 and is_worth_it) else None
+
+    async def _ask(self, pool: str | None, offer: Offer, so_far: _Round, now: Instant | None) -> None:
+        try:
             claimed = await self._claim(offer, now)
-            so_far.satisfied |= self._note(offer, claimed)
-            if self._suspects.waiting and not self._suspects.one_runs():
-                # The one that was let come was not to be had: it is the next one's turn, whatever its type.
-                so_far.satisfied.clear()
-            so_far.add(claimed)
+        finally:
+            self._reserve(pool, offer, -1)
+        so_far.satisfied |= self._note(offer, claimed)
+        if self._suspects.waiting and not self._suspects.one_runs():
+            # The one that was let come was not to be had: it is the next one's turn, whatever its type.
+            so_far.satisfied.clear()
+        so_far.add(claimed)
+
+    def _reserve(self, pool: str | None, offer: Offer, times: int) -> None:
+        """The slots that a claim under way may fill are not offered once more."""
+        for name, want in offer.wants:
+            self._asked[name] += times * want
+        if pool is None:
+            self._asked_shared += times * (offer.limit + len(offer.own))
 
     async def _look_at_types(self) -> None:
         """An operator may have set another concurrency, or emptied the store, or said where the data is: it looks once
@@ -332,7 +379,7 @@ class Dispatcher(Duty[DispatchReport]):
 
     def _shared_left(self) -> int:
         in_own = sum(self._executor.per_type[name] for name in self._own_slots)
-        return self._slots.total - (len(self._executor.running) - in_own)
+        return self._slots.total - (len(self._executor.running) - in_own) - self._asked_shared
 
     def _is_full(self) -> bool:
         has_room = any(self._executor.per_type[name] < self._limits[name] for name in self._own_slots)
@@ -348,7 +395,7 @@ class Dispatcher(Duty[DispatchReport]):
             # Past the limit of handlers left behind, those that cannot be ended are not started any more.
             if name in self._blocked_types or (too_many and self._handlers[name].kind == "thread"):
                 continue
-            running = self._executor.per_type[name]
+            running = self._executor.per_type[name] + self._asked[name]
             room = self._limits[name] - running
             is_quiet = self._quiet_until.get(name, 0.0) > at
             lanes.append(Lane(name, running, room, is_quiet, name in self._held, name in satisfied))
