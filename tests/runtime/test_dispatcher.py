@@ -379,30 +379,20 @@ async def test_a_free_slot_is_no_reason_to_ask_who_had_nothing(
     await end(executor)
 
 
-async def test_slots_that_are_freed_during_a_round_are_filled_by_that_round(still_stage: Stage) -> None:
-    """They cause no other one, which would find the slots taken and ask those who had nothing."""
+async def test_what_waited_for_a_run_that_ended_during_a_round_is_looked_for(still_stage: Stage) -> None:
+    """The claim may have looked before the end that let it in."""
     await still_stage.add(waiting, "shared")
-    await still_stage.add(waiting, "other")
-    await still_stage.schedule(*"abcdefghi", name="shared")
+    await still_stage.schedule("a", name="shared")
     executor = still_stage.executor()
-
-    class Freeing(FaultyStore):
-        """Slots come free while it is asked."""
-
-        async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
-            duty.freed(["shared"])
-            return await super().claim(request, now=now)
-
-    faulty = Freeing(still_stage.store)
-    duty = dispatcher(still_stage, executor, store=faulty)
-    is_woken = duty._woken.is_set  # pyright: ignore[reportPrivateUsage]
+    slow = Slow(still_stage.store)
+    duty = dispatcher(still_stage, executor, store=slow)
     duty._woken.clear()  # pyright: ignore[reportPrivateUsage]  # as `run` does before a round
-    assert (await duty.run_once()).claimed == 4
-    assert not is_woken()
-    duty.poke()
+    job = asyncio.ensure_future(duty.run_once())
+    await until(lambda: len(slow.limits) == 1)
     duty.freed(["shared"])
-    await duty.run_once()
-    assert is_woken(), "who was poked looks again, whatever else happened"
+    slow.may_answer.release()
+    assert (await job).claimed == 1
+    assert duty._woken.is_set()  # pyright: ignore[reportPrivateUsage]
     await end(executor)
 
 
@@ -432,6 +422,8 @@ async def test_slots_that_come_free_are_filled_while_a_claim_is_answered(still_s
     await until(lambda: len(executor.running) == 8)
     await first
     await stop_some(executor, 3)
+    is_woken = duty._woken.is_set  # pyright: ignore[reportPrivateUsage]
+    duty._woken.clear()  # pyright: ignore[reportPrivateUsage]  # as `run` does before a round
     job = asyncio.ensure_future(duty.run_once())
     await until(lambda: len(slow.limits) == 2)
     await stop_some(executor, 1)
@@ -440,10 +432,14 @@ async def test_slots_that_come_free_are_filled_while_a_claim_is_answered(still_s
     duty.freed(["work"])
     await until(lambda: len(slow.limits) == 3)
     assert slow.limits == [7, 3, 2], "one slot alone is not worth a call, two of eight are; the first one was its own"
+    assert not is_woken(), "they are filled by this round: no other one need be made for them"
+    duty.poke()
+    duty.freed(["work"])
     slow.may_answer.release()
     slow.may_answer.release()
     assert (await job).claimed == 5
     assert len(executor.running) == 8
+    assert is_woken(), "who was poked looks again, whatever else happened"
     await end(executor)
 
 

@@ -9,10 +9,13 @@ import pytest
 from stage import Stage
 
 from rota.clock import HOUR, Instant
-from rota.core.task import Identity
+from rota.core.task import Identity, NewTask
 from rota.errors import InvalidConfig, RotaError
-from rota.runtime import Retry, Snooze, Worker, WorkerSettings, heartbeat, make_handler
-from rota.stores.base import Beat, ClaimRequest, Tick
+from rota.runtime import Retry, Run, Snooze, Worker, WorkerSettings, heartbeat, make_handler
+from rota.runtime.observer import Observer
+from rota.runtime.running import Running
+from rota.runtime.verdict import Verdict
+from rota.stores.base import Beat, Claimed, ClaimRequest, Tick
 from rota.testing import FakeClock, FaultyStore
 from rota.testing.waiting import PATIENCE, until
 
@@ -336,3 +339,34 @@ async def test_a_dead_instance_is_taken_over(stage: Stage) -> None:
 
     assert seen == [1]
     assert [run.status.value for run in await stage.runs()] == ["lost", "success"]
+
+
+async def test_what_a_run_lets_in_while_the_last_look_is_made_is_worked_off(stage: Stage) -> None:
+    """Two of one serial: the second one may start when the first one has ended, and somebody looks after that."""
+    has_looked, has_ended = asyncio.Event(), asyncio.Event()
+
+    class Late(FaultyStore):
+        """The answer to a claim that found nothing comes after the end of a run which it did not see."""
+
+        async def claim(self, request: ClaimRequest, *, now: Instant | None = None) -> Claimed:
+            claimed = await super().claim(request, now=now)
+            if not claimed.tasks and not has_looked.is_set():
+                has_looked.set()
+                await has_ended.wait()
+            return claimed
+
+    class Ended(Observer):
+        def run_ended(self, running: Running, verdict: Verdict | None, landed: bool) -> None:
+            if running.task.key == "first":
+                has_ended.set()
+
+    async def handle(run: Run) -> None:
+        if run.key == "first":
+            await has_looked.wait()
+
+    await stage.add(handle)
+    stage.store = Late(stage.store)
+    serials = {"other": None, "first": "s", "next": "s"}
+    await stage.store.schedule([NewTask(task_type="work", key=key, serial=serial) for key, serial in serials.items()])
+    worker = Worker(stage.store, stage.handlers, stage.types, clock=stage.clock, observers=(Ended(),))
+    assert await worker.run_until_idle() == 3

@@ -118,8 +118,8 @@ class Dispatcher(Duty[DispatchReport]):
         self._unanswered: list[str] = []
         """Claims whose reply never came: what they took is given back before the next claim."""
         self._due_at: Instant | None = None
-        self._is_woken_for_slots = False
-        """Whether the next round is to be made for nothing but slots that are free again."""
+        self._woken_for: set[str] = set()
+        """The types whose runs have ended, if the next round is to be made for nothing but their slots."""
         self._news = asyncio.Event()
         """A claim under way is answered, or slots have come free."""
         self._asked: Counter[str] = Counter()
@@ -145,12 +145,12 @@ class Dispatcher(Duty[DispatchReport]):
         self._news.set()
         is_held_up = self._suspects.waiting or self._unanswered or self._executor.stopping.abandoned
         if is_held_up or not all(map(self._all_quiet, task_types)):
-            is_for_slots = self._is_woken_for_slots or not self._woken.is_set()
+            woken_for = {*self._woken_for, *task_types} if self._woken_for or not self._woken.is_set() else set[str]()
             self.wake()
-            self._is_woken_for_slots = is_for_slots
+            self._woken_for = woken_for
 
     def wake(self) -> None:
-        self._is_woken_for_slots = False
+        self._woken_for.clear()
         super().wake()
 
     def _all_quiet(self, task_type: str) -> bool:
@@ -207,6 +207,7 @@ class Dispatcher(Duty[DispatchReport]):
                     job.result()
                 offer = None if self.is_stopping else self._next_offer(pool, so_far, len(under_way))
                 if offer is not None:
+                    self._count_freed(offer)
                     self._reserve(pool, offer, 1)
                     job = asyncio.get_running_loop().create_task(self._ask(pool, offer, so_far, now))
                     job.add_done_callback(lambda _: self._news.set())
@@ -225,10 +226,6 @@ class Dispatcher(Duty[DispatchReport]):
     def _next_offer(self, pool: str | None, so_far: _Round, under_way: int) -> Offer | None:
         """What is to be asked now, if anything. While one claim is answered, another one is worth a call if so many
         slots have come free meanwhile that the store would wait for us."""
-        if self._is_woken_for_slots and not self._own_slots:
-            # They are counted in this offer: no other round need be made for them.
-            self._woken.clear()
-            self._is_woken_for_slots = False
         lanes = self._lanes(pool, so_far.satisfied)
         offer = self._offer(pool, lanes)
         if not offer.wants:
@@ -239,6 +236,13 @@ class Dispatcher(Duty[DispatchReport]):
             return None
         is_worth_it = pool is None and not self._suspects.waiting and offer.limit >= max(1, self._slots.total // 4)
         return offer if under_way == 0 or (under_way == 1 and is_worth_it) else None
+
+    def _count_freed(self, offer: Offer) -> None:
+        """Slots that are free again are counted in this offer: no other round need be made for them. Unless it does not
+        ask the types whose runs have ended: what waited for one of these may be due now."""
+        if self._woken_for and not self._own_slots and self._woken_for <= {name for name, _ in offer.wants}:
+            self._woken.clear()
+            self._woken_for.clear()
 
     async def _ask(self, pool: str | None, offer: Offer, so_far: _Round, now: Instant | None) -> None:
         try:

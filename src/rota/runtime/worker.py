@@ -320,7 +320,9 @@ class Worker:
             report = await self._dispatcher.run_once()
             if self._executor.running:
                 await self._wake_idler.wait()
-            elif not report.claimed and not await self._catch_up():
+            elif report.claimed or self._wake_idler.is_set():
+                continue  # a run that ended during the last look may have let another one in
+            elif not await self._catch_up():
                 return
 
     async def _catch_up(self) -> bool:
