@@ -410,17 +410,21 @@ class Slow(FaultyStore):
         return await super().claim(request, now=now)
 
 
+async def all_taken(stage: Stage) -> tuple[Executor, Slow, Dispatcher]:
+    """All of eight slots, and more is due."""
+    await stage.add(waiting)
+    await stage.schedule(*(f"u{number}" for number in range(30)))
+    executor = stage.executor()
+    slow = Slow(stage.store)
+    duty = dispatcher(stage, executor, store=slow, total=8)
+    slow.may_answer.release()
+    assert (await duty.run_once()).claimed == 8
+    return executor, slow, duty
+
+
 async def test_slots_that_come_free_are_filled_while_a_claim_is_answered(still_stage: Stage) -> None:
     """If they are many; no slot is offered twice."""
-    await still_stage.add(waiting)
-    await still_stage.schedule(*(f"u{number}" for number in range(30)))
-    executor = still_stage.executor()
-    slow = Slow(still_stage.store)
-    duty = dispatcher(still_stage, executor, store=slow, total=8)
-    slow.may_answer.release()
-    first = asyncio.ensure_future(duty.run_once())
-    await until(lambda: len(executor.running) == 8)
-    await first
+    executor, slow, duty = await all_taken(still_stage)
     await stop_some(executor, 3)
     is_woken = duty._woken.is_set  # pyright: ignore[reportPrivateUsage]
     duty._woken.clear()  # pyright: ignore[reportPrivateUsage]  # as `run` does before a round
@@ -445,13 +449,7 @@ async def test_slots_that_come_free_are_filled_while_a_claim_is_answered(still_s
 
 async def test_a_claim_that_fails_takes_the_other_one_with_it(still_stage: Stage) -> None:
     """What either of them took is given back before the next one."""
-    await still_stage.add(waiting)
-    await still_stage.schedule(*(f"u{number}" for number in range(30)))
-    executor = still_stage.executor()
-    slow = Slow(still_stage.store)
-    duty = dispatcher(still_stage, executor, store=slow, total=8)
-    slow.may_answer.release()
-    await duty.run_once()
+    executor, slow, duty = await all_taken(still_stage)
     await stop_some(executor, 4)
     job = asyncio.ensure_future(duty.run_once())
     await until(lambda: len(slow.limits) == 2)
