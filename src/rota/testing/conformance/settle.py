@@ -13,7 +13,7 @@ from rota.core.outcome import Answer
 from rota.core.task import NewTask, RunStatus, Settlement, TaskStatus, Transition
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.errors import InvalidInput
-from rota.stores.base import MAX_TEXT
+from rota.stores.base import MAX_TEXT, RunQuery
 from rota.testing.conformance.world import SETTLING, WORK, Suite, World
 
 __all__ = ["TestComplete", "TestFencing", "TestLostReplies", "TestRetry", "TestSnoozeAndRelease"]
@@ -81,6 +81,35 @@ class TestComplete(Suite):
         ]
         (said_again,) = await world.store.settle_runs(items[:1], now=world.now)
         assert said_again == (Answer.ALREADY, TaskStatus.COMPLETED)
+        await world.check_counts()
+
+    async def test_whatever_stands_in_a_key_it_is_claimed_and_ended(self, world: World, work: TaskType) -> None:
+        """Keys travel in groups, in whatever a store writes them down as."""
+        keys = [
+            'a"b',
+            "back\\slash",
+            "\\u0041",
+            "new\nline",
+            "\x01",
+            "emoji😀",
+            "\u2028",
+            "%global",
+            "null",
+            "1.5",
+            "$.x",
+            "a/b",
+        ]
+        await world.store.schedule([NewTask(task_type=WORK, key=key) for key in keys], now=world.now)
+        tasks = await world.claim(len(keys))
+        assert sorted(task.key for task in tasks) == sorted(keys)
+        assert [(await world.there(task.key)).token for task in tasks] == [task.token for task in tasks]
+        ends = [
+            Settlement(task_type=WORK, key=task.key, token=task.token, transition=Transition.COMPLETE) for task in tasks
+        ]
+        answers = await world.store.settle_runs(ends, now=world.now)
+        assert answers == [(Answer.OK, TaskStatus.COMPLETED)] * len(keys)
+        runs = (await world.store.runs(RunQuery(limit=100))).items
+        assert sorted(run.key for run in runs) == sorted(keys)
         await world.check_counts()
 
     async def test_only_the_end_of_a_run_settles_it(self, world: World, work: TaskType) -> None:
