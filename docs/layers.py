@@ -23,6 +23,7 @@ LAYERS: Final[tuple[frozenset[str], ...]] = (
             "keys",
             "lazy",
             "logs",
+            "masking",
             "printable",
             "private_files",
         }

@@ -419,6 +419,7 @@ def reap(entry: Entry, task_type: TaskType, now: Instant, *, is_alive: bool = Fa
         duration_ms=max(0, now - (task.claimed_at or now)),
         reason=LOST,
         error=LOST_ERROR % task.instance,
+        failure=LOST,
     )
     return _leave(entry, task, lost, task_type, now)
 
@@ -503,6 +504,7 @@ def _count(task: Task, settled: Settlement, now: Instant) -> Task:
         reason=settled.reason or REASON_OF.get(transition),
         error=settled.error,
         result=settled.result,
+        failure=settled.failure,
         updated_at=now,
     )
 
@@ -714,7 +716,7 @@ def forgive(entry: Entry) -> Step:
 
 
 def _revived(task: Task) -> Task:
-    fresh = replace(task, errors=0, crashes=0, snoozes=0, attempt=0, reason=None, error=None)
+    fresh = replace(task, errors=0, crashes=0, snoozes=0, attempt=0, reason=None, error=None, failure=None)
     return replace(fresh, fire_at=None, opened_at=None, result=None, progress=None, finished_at=None, purge_at=None)
 
 
@@ -848,13 +850,14 @@ def _range(task: Task, span: Span | None, status: RunStatus, reason: str, now: I
 
 def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -> RunRecord:
     started_at = task.claimed_at if task.claimed_at is not None else now
+    fire_at = None if task.manual else task.fire_at
     return RunRecord(
         task_type=task.task_type,
         key=task.key,
         user_id=task.user_id,
         status=RUN_STATUS_OF[settled.transition],
         trigger_mode="manual" if task.manual else task.trigger_mode,
-        fire_at=None if task.manual else task.fire_at,
+        fire_at=fire_at,
         started_at=started_at,
         duration_ms=settled.duration_ms,
         attempt=task.attempt,
@@ -863,6 +866,8 @@ def _run_of(task: Task, settled: Settlement, reason: str | None, now: Instant) -
         reason=reason,
         result=settled.result,
         error=settled.error,
+        due_at=None if task.scheduled_at == fire_at else task.scheduled_at,
+        failure=settled.failure,
     )
 
 

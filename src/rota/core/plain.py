@@ -93,6 +93,7 @@ def says_success_alone(settlement: Settlement) -> bool:
         and settlement.reason is None
         and settlement.error is None
         and settlement.result is None
+        and settlement.details is None
     )
 
 

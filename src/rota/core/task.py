@@ -190,6 +190,8 @@ class Task(Identified, frozen=True, gc=False):
     error: str | None = None
     result: str | None = None
     progress: str | None = None
+    failure: str | None = None
+    """The group that its last run's failure belongs to (`core/failure.py`)."""
 
     @property
     def series(self) -> AnyTrigger | None:
@@ -257,6 +259,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None = None
     result: str | None = None
     error: str | None = None
+    due_at: Instant | None = None
+    """When it was due, where that is not its fire time."""
+    failure: str | None = None
+    """The group that its failure belongs to (`core/failure.py`)."""
+
+    @property
+    def was_due_at(self) -> Instant | None:
+        """When this attempt was due; None for a fire that was not run."""
+        return self.fire_at if self.due_at is None else self.due_at
 
 
 class NewTask(Identified, frozen=True, kw_only=True, gc=False):
@@ -343,3 +354,6 @@ class Settlement(Identified, frozen=True, kw_only=True, gc=False):
     result: str | None = None
     after_ms: Millis | None = None
     chance: float = 0.5
+    failure: str | None = None
+    details: str | None = None
+    """What the run has left (`core/run_details.py`), kept in the same step."""

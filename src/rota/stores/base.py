@@ -29,8 +29,9 @@ from msgspec.structs import replace
 
 from rota.clock import Instant, Millis
 from rota.codec import warmed
+from rota.core.failure import FailureGroup, FailureReport
 from rota.core.history import Resolution, Slice
-from rota.core.outcome import Reply, Scheduled, Settled, Touched
+from rota.core.outcome import Answer, Reply, Scheduled, Settled, Touched
 from rota.core.task import (
     Activity,
     Change,
@@ -50,24 +51,30 @@ from rota.group_commit import MAX_GROUP
 
 __all__ = [
     "DEFAULT_PAGE",
+    "DETAILED_RUNS",
     "LIMITS",
     "MAX_AHEAD",
+    "MAX_DETAILS_BYTES",
     "MAX_PAGE",
     "MAX_PAYLOAD_BYTES",
     "MAX_PROGRESS_BYTES",
     "MAX_TEXT",
+    "MOST_COUNTED",
     "Beat",
     "ClaimRequest",
     "Claimed",
     "Counts",
     "Erasure",
+    "Failures",
     "Instance",
     "Overrides",
     "Page",
     "Purged",
     "QueuePosition",
     "Restored",
+    "RunLeft",
     "RunQuery",
+    "RunRef",
     "Snapshot",
     "Store",
     "Taken",
@@ -86,6 +93,12 @@ MAX_PAYLOAD_BYTES = 262_144
 MAX_PROGRESS_BYTES = 4_096
 MAX_TEXT = 2_000
 """Characters of a result summary or an error message that are kept."""
+MAX_DETAILS_BYTES = 65_536
+"""Of all that a run leaves (`core/run_details.py`), as JSON."""
+DETAILED_RUNS = 20
+"""Runs of one identity whose details are kept, at most: the last ones."""
+MOST_COUNTED = 10_000
+"""How many dead letters of a group of failures are counted."""
 MAX_PAGE = 1_000
 DEFAULT_PAGE = 50
 MAX_AHEAD = 10_000
@@ -266,6 +279,8 @@ class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
     schedules: bool = False
     search: str | None = None
     without: TaskStatus | None = None
+    failure: str | None = None
+    """The group that the last failure belongs to."""
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
 
@@ -281,8 +296,36 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     status: RunStatus | None = None
     user_id: str | None = None
     run_id: str | None = None
+    failure: str | None = None
+    """The group that the failure belongs to."""
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
+
+
+class RunRef(NamedTuple):
+    """One run: no token is ever used twice."""
+
+    task_type: str
+    key: str
+    token: int
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.task_type, self.key)
+
+
+class RunLeft(NamedTuple):
+    """What a run has left so far, as `core/run_details.py` writes it."""
+
+    run: RunRef
+    details: str
+
+
+class Failures(NamedTuple):
+    """A group of failures, and how many dead letters belong to it now; `MOST_COUNTED` at most are counted."""
+
+    group: FailureGroup
+    dead: int
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -479,6 +522,36 @@ class Store(ABC):
         Each is answered by itself, without its task: what cannot be written is answered by its error, and the others
         are written all the same.
         """
+
+    # --- what a run leaves ---
+
+    @abstractmethod
+    async def keep_details(self, left: Sequence[RunLeft], *, now: Instant | None = None) -> list[Answer]:
+        """What running tasks have left so far, in the place of what was kept before. Answers ok or, where the token is
+        not the current one, stale: then nothing is written. The end of a run brings its details with `settle`.
+
+        Those of the last `DETAILED_RUNS` runs of an identity are kept, as long as run records are.
+        """
+
+    @abstractmethod
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        """What these runs have left, also one that was lost; None if nothing is kept."""
+
+    # --- failures, by groups ---
+
+    @abstractmethod
+    async def count_failures(self, reports: Sequence[FailureReport], *, now: Instant | None = None) -> None:
+        """Add to the groups of failures. A type keeps `MAX_GROUPS`: the one seen longest ago makes room."""
+
+    @abstractmethod
+    async def failures(self, task_type: str | None = None, failure_id: str | None = None) -> list[Failures]:
+        """The groups, the one seen last first, `MAX_PAGE` at most. Never a scan of tasks or runs."""
+
+    @abstractmethod
+    async def mute_failure(
+        self, task_type: str, failure_id: str, until: Instant | None, by: str, *, now: Instant | None = None
+    ) -> FailureGroup | None:
+        """Mute a group until an instant; None lets it be heard again. None if there is no such group."""
 
     # --- what people ask for ---
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from rota.call_timeout import seconds_of
 from rota.clock import Instant, Millis
-from rota.core.outcome import Reply, Scheduled, Settled, Touched
+from rota.core.outcome import Answer, Reply, Scheduled, Settled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, RunRecord, Settlement, Transition
 from rota.errors import InvalidInput
 from rota.group_commit import MAX_GROUP, GroupCommit
 from rota.stores import limits, verbs
-from rota.stores.base import DEFAULT_PAGE, Page, RunQuery, Snapshot, Store
+from rota.stores.base import DEFAULT_PAGE, Page, RunLeft, RunQuery, Snapshot, Store
 from rota.stores.queries import unknown_type
 from rota.stores.work import Work
 
@@ -36,6 +36,7 @@ _GROUPED: tuple[Verb[Any, Any], ...] = (
     verbs.update,
     verbs.settle,
     verbs.settle_runs,
+    verbs.keep_details,
     verbs.apply,
 )
 _IDENTITIES, _RUNS = "known", "runs"
@@ -125,6 +126,11 @@ class GroupedStore(Store):
         if now is not None:
             return await self._write(verbs.settle_runs, list(settlements), now)
         return await self._groups[verbs.settle_runs].submit_each(settlements)
+
+    async def keep_details(self, left: Sequence[RunLeft], *, now: Instant | None = None) -> list[Answer]:
+        for each in left:
+            limits.check_left(each)
+        return await self._submit(verbs.keep_details, left, now)
 
     async def apply(
         self, transition: Transition, identities: Sequence[Identity], *, now: Instant | None = None

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from rota.clock import DAY, SECOND, Millis
+from rota.core.failure import FailureReport
 from rota.core.rank import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from rota.core.task import Activity, Change, Identified, Identity, NewTask, Renewal, Settlement, Transition, policy_of
 from rota.core.task_type import TaskType, did_you_mean
@@ -20,12 +21,15 @@ from rota.errors import InvalidInput, InvalidTrigger, LimitExceeded
 from rota.keys import MAX_KEY_BYTES, check_task_type
 from rota.stores.base import (
     LIMITS,
+    MAX_DETAILS_BYTES,
     MAX_PAGE,
     MAX_PAYLOAD_BYTES,
     MAX_PROGRESS_BYTES,
     MAX_TEXT,
     Overrides,
+    RunLeft,
     RunQuery,
+    RunRef,
     TaskQuery,
 )
 from rota.triggers import decode_trigger
@@ -34,13 +38,16 @@ __all__ = [
     "check_activity",
     "check_change",
     "check_cursor",
+    "check_failure",
     "check_find",
     "check_identity",
+    "check_left",
     "check_new",
     "check_note",
     "check_overrides",
     "check_page",
     "check_renewal",
+    "check_run",
     "check_runs",
     "check_settlement",
     "check_take",
@@ -121,9 +128,32 @@ def check_settlement(settlement: Settlement) -> Settlement:
         )
     for name in ("reason", "error", "result"):
         _check_text(name, getattr(settlement, name))
+    if settlement.details is not None:
+        _check_details(settlement.details)
     if len(settlement.error or "") <= MAX_TEXT and len(settlement.result or "") <= MAX_TEXT:
         return settlement
     return replace(settlement, error=_cut(settlement.error), result=_cut(settlement.result))
+
+
+def check_left(left: RunLeft) -> None:
+    check_identity(left.run.identity)
+    _check_details(left.details)
+
+
+def check_run(run: RunRef) -> None:
+    check_identity(run.identity)
+
+
+def _check_details(details: str) -> None:
+    _check_text("details", details)
+    if len(details.encode()) > MAX_DETAILS_BYTES:
+        raise LimitExceeded(f"The details of a run have over {MAX_DETAILS_BYTES:,} bytes. Keep less of them.")
+
+
+def check_failure(report: FailureReport) -> None:
+    _check_task_type(report.task_type)
+    for name in ("id", "kind", "place", "message"):
+        _check_text(name, getattr(report, name), MAX_TEXT)
 
 
 def check_overrides(changes: Mapping[str, object]) -> dict[str, object]:
@@ -214,7 +244,9 @@ def size_of(item: object) -> int:
     if isinstance(item, NewTask | Change) and isinstance(item.payload, str):
         return 200 + len(item.payload)
     if isinstance(item, Settlement):
-        return 200 + len(item.error or "") + len(item.result or "")
+        return 200 + len(item.error or "") + len(item.result or "") + len(item.details or "")
+    if isinstance(item, RunLeft):
+        return 200 + len(item.details)
     return 200
 
 

@@ -18,25 +18,32 @@ from rota.clock import Clock, Instant, Millis, SystemClock
 from rota.core import bucket as buckets
 from rota.core import token
 from rota.core.bucket import Bucket
+from rota.core.failure import FailureGroup, FailureKey
 from rota.core.history import Resolution, Slice, SliceKey
 from rota.core.lifecycle import Step
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, Past, RunRecord, Settlement, Task, TaskStatus
 from rota.keys import GLOBAL_KEY
 from rota.stores.base import (
+    DETAILED_RUNS,
     MAX_AHEAD,
+    MAX_PAGE,
+    MOST_COUNTED,
     Beat,
     Counts,
     Erasure,
+    Failures,
     Instance,
     Page,
     QueuePosition,
+    RunLeft,
     RunQuery,
+    RunRef,
     TaskQuery,
     TypeRecord,
     page_of,
 )
-from rota.stores.limits import check_find, check_identity, check_runs
+from rota.stores.limits import check_find, check_identity, check_run, check_runs
 from rota.stores.queries import tokens_now, unknown_type
 from rota.stores.transaction import Completion, WholeTransaction, Written
 from rota.stores.transactional import TransactionalStore
@@ -106,6 +113,14 @@ class MemoryStore(TransactionalStore):
     ) -> list[Slice]:
         return self._data.history(resolution, since_at, until_at, task_type)
 
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        for run in runs:
+            check_run(run)
+        return [self._data.details_of(run) for run in runs]
+
+    async def failures(self, task_type: str | None = None, failure_id: str | None = None) -> list[Failures]:
+        return self._data.failures(task_type, failure_id)
+
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
         return self._data.erasures(with_done=with_done)
 
@@ -125,6 +140,8 @@ class MemoryTransaction:
         self._completions: list[Completion] = []
         self._completed_for: defaultdict[Identity, set[str]] = defaultdict(set)
         self._slices: dict[tuple[Resolution, SliceKey], Slice] = {}
+        self._details: defaultdict[Identity, dict[int, tuple[Instant, str]]] = defaultdict(dict)
+        self._failure_groups: dict[FailureKey, FailureGroup] = {}
         self._erasures: dict[str, Erasure] = {}
         self._instances: dict[str, Instance] = {}
         self._swept_at: Instant | None = None
@@ -346,6 +363,49 @@ class MemoryTransaction:
         ]
         return sorted(found, key=lambda each: each.key)
 
+    # --- what a run leaves, and failures by groups ---
+
+    def put_details(self, left: Sequence[RunLeft], user_ids: Sequence[str | None], now: Instant) -> None:
+        for (run, details), _ in zip(left, user_ids, strict=True):
+            kept = self._details[run.identity] | {run.token: (now, details)}
+            self._details[run.identity] = dict(sorted(kept.items())[-DETAILED_RUNS:])
+
+    def drop_details(self, identities: Collection[Identity]) -> None:
+        for identity in identities:
+            self._details.pop(identity, None)
+
+    def drop_old_details(self, before: Instant, limit: int) -> None:
+        for identity, kept in list(self._details.items()):
+            self._details[identity] = {token: each for token, each in kept.items() if each[0] >= before}
+
+    def details_of(self, run: RunRef) -> str | None:
+        found = self._details.get(run.identity, {}).get(run.token)
+        return None if found is None else found[1]
+
+    def failure_groups(self, task_type: str) -> Sequence[FailureGroup]:
+        return [group for (name, _), group in self._failure_groups.items() if name == task_type]
+
+    def put_failure_groups(self, groups: Sequence[FailureGroup], dropped: Sequence[FailureKey]) -> None:
+        self._failure_groups.update({group.key: group for group in groups})
+        for key in dropped:
+            self._failure_groups.pop(key, None)
+
+    def drop_failure_groups(self, before: Instant) -> None:
+        self._failure_groups = {key: each for key, each in self._failure_groups.items() if each.last_at >= before}
+
+    def failures(self, task_type: str | None, failure_id: str | None) -> list[Failures]:
+        found = [
+            group
+            for (name, id_), group in self._failure_groups.items()
+            if task_type in (None, name) and failure_id in (None, id_)
+        ]
+        found.sort(key=lambda group: (-group.last_at, group.key))
+        return [Failures(group, self._dead(group)) for group in found[:MAX_PAGE]]
+
+    def _dead(self, group: FailureGroup) -> int:
+        dead = (task for task in self.tasks.values() if task.status is TaskStatus.FAILED)
+        return min(MOST_COUNTED, sum((task.task_type, task.failure) == group.key for task in dead))
+
     # --- one user's data ---
 
     def known_of(
@@ -361,11 +421,13 @@ class MemoryTransaction:
 
     def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
         old = [
-            run.run_id
+            run
             for run in self.run_log
             if run.user_id == user_id and is_old_run(run, until, self.tasks.get(Identity(run.task_type, run.key)))
         ]
-        dropped = set(old[:limit])
+        dropped = {run.run_id for run in old[:limit]}
+        for run in old[:limit]:
+            self._details.get(Identity(run.task_type, run.key), {}).pop(run.token, None)
         self.run_log = [run for run in self.run_log if run.run_id not in dropped]
         return len(dropped)
 
@@ -488,6 +550,7 @@ def _matches(task: Task, query: TaskQuery) -> bool:
         and (query.user_id is None or task.user_id == query.user_id)
         and (query.owner is None or task.owner == query.owner)
         and (query.without is None or task.status is not query.without)
+        and (query.failure is None or task.failure == query.failure)
         and (query.search is None or query.search in task.key or query.search in (task.user_id or ""))
     )
 
@@ -499,4 +562,5 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
         and (query.status is None or run.status is query.status)
         and (query.user_id is None or run.user_id == query.user_id)
         and (query.run_id is None or run.run_id == query.run_id)
+        and (query.failure is None or run.failure == query.failure)
     )

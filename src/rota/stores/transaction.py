@@ -20,10 +20,11 @@ from typing import NamedTuple, Protocol
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
+from rota.core.failure import FailureGroup, FailureKey
 from rota.core.history import Resolution, Slice, SliceKey
 from rota.core.lifecycle import Step
 from rota.core.task import Entry, Identity, RunRecord, Settlement
-from rota.stores.base import Beat, Erasure, Instance, TypeRecord
+from rota.stores.base import Beat, Erasure, Instance, RunLeft, TypeRecord
 
 __all__ = ["Completion", "Retention", "Sweeps", "Transaction", "UserData", "WholeTransaction", "Written"]
 
@@ -163,6 +164,23 @@ class Transaction(Protocol):
 
     def put_slices(self, resolution: Resolution, slices: Sequence[Slice]) -> None: ...
 
+    # --- what a run leaves, and failures by groups ---
+
+    def put_details(self, left: Sequence[RunLeft], user_ids: Sequence[str | None], now: Instant) -> None:
+        """Keep what runs have left, in the place of what is there of them; of one identity not more than the last
+        `DETAILED_RUNS`."""
+        ...
+
+    def drop_details(self, identities: Collection[Identity]) -> None:
+        """Remove what all runs of these have left."""
+        ...
+
+    def failure_groups(self, task_type: str) -> Sequence[FailureGroup]:
+        """Those of a type; nobody else changes them until this step ends."""
+        ...
+
+    def put_failure_groups(self, groups: Sequence[FailureGroup], dropped: Sequence[FailureKey]) -> None: ...
+
 
 class Sweeps(Protocol):
     """Leases and serials of all types, and who was last known to look after them."""
@@ -225,6 +243,14 @@ class Retention(Protocol):
         """Forget the slices that begin before an instant."""
         ...
 
+    def drop_old_details(self, before: Instant, limit: int) -> None:
+        """Forget what runs have left that was last written before an instant."""
+        ...
+
+    def drop_failure_groups(self, before: Instant) -> None:
+        """Forget the groups of which nothing was seen since an instant."""
+        ...
+
 
 class UserData(Protocol):
     """What of all that is kept belongs to a user (`stores/users.py`)."""
@@ -241,7 +267,7 @@ class UserData(Protocol):
         ...
 
     def drop_runs_of(self, user_id: str, until: Instant, limit: int) -> int:
-        """Remove run records of a user (`is_old_run`); how many were removed."""
+        """Remove run records of a user (`is_old_run`), with what these runs have left; how many were removed."""
         ...
 
     def drop_completions(self, user_id: str, until: Instant) -> None:

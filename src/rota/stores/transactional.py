@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from rota.clock import Instant, Millis
+from rota.core.failure import FailureGroup, FailureReport
 from rota.core.history import Slice
 from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, Task
@@ -181,6 +182,19 @@ class TransactionalStore(GroupedStore):
     async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
         if slices:
             await self._work(now, verbs.record, slices)
+
+    # --- failures, by groups ---
+
+    async def count_failures(self, reports: Sequence[FailureReport], *, now: Instant | None = None) -> None:
+        for report in reports:
+            limits.check_failure(report)
+        if reports:
+            await self._work(now, verbs.count_failures, reports)
+
+    async def mute_failure(
+        self, task_type: str, failure_id: str, until: Instant | None, by: str, *, now: Instant | None = None
+    ) -> FailureGroup | None:
+        return await self._work(now, verbs.mute_failure, task_type, failure_id, until, by)
 
     # --- one user's data ---
 

@@ -110,6 +110,8 @@ def erase(work: Work, identities: Sequence[Identity], until: Instant) -> int:
             step = lifecycle.erase(entry, work.now)
             work.apply(step, identity)
             gone += step.task is None
+        if work.entry(identity).task is None:
+            work.transaction.drop_details([identity])
         record = work.types.get(identity.task_type)
         if record is not None and record.task_type.after and work.entry(identity).task is None:
             work.transaction.forget_completed([identity])

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from rota.clock import DAY, HOUR, Instant, Millis
 from rota.core import activity as activities
 from rota.core import bucket as buckets
+from rota.core import failure as failure_groups
 from rota.core import lifecycle, plain
 from rota.core import serial as serials
 from rota.core.bucket import Bucket
+from rota.core.failure import FailureGroup, FailureReport, add_reports, grown, over_limit
 from rota.core.history import KEPT_MS, Resolution, Slice, add
 from rota.core.lifecycle import Step
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Settled, Touched, TouchOutcome
@@ -44,6 +46,8 @@ from rota.stores.base import (
     Page,
     Purged,
     Restored,
+    RunLeft,
+    RunRef,
     Snapshot,
     Taken,
     Tick,
@@ -59,10 +63,13 @@ __all__ = [
     "apply",
     "claim",
     "claim_share",
+    "count_failures",
     "end_expired",
     "export",
     "hand_on",
     "is_put",
+    "keep_details",
+    "mute_failure",
     "note",
     "override_type",
     "prune",
@@ -461,7 +468,11 @@ def renew(work: Work, renewals: Sequence[Renewal], lease_ms: Millis) -> list[Rep
 
 def settle(work: Work, settlements: Sequence[Settlement]) -> list[Reply]:
     type_of, now = work.type_of, work.now
-    return _each(work, settlements, lambda entry, item: lifecycle.settle(entry, item, type_of(item.task_type), now))
+    replies = _each(work, settlements, lambda entry, item: lifecycle.settle(entry, item, type_of(item.task_type), now))
+    for item, reply in zip(settlements, replies, strict=True):
+        if item.details is not None and reply.answer is Answer.OK and reply.task is not None:
+            work.keep_details(RunLeft(RunRef(*item.identity, item.token), item.details), reply.task.user_id)
+    return replies
 
 
 def settle_runs(work: Work, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -487,6 +498,47 @@ def _end_plain(work: Work, settlements: Sequence[Settlement]) -> dict[int, Settl
             ended = work.end_plain(task_type, said)
             answers |= {by_key[key]: _SUCCEEDED for key in ended}
     return answers
+
+
+# --- what a run leaves, and failures by groups ----------------------------------------------------------------------
+
+
+def keep_details(work: Work, left: Sequence[RunLeft]) -> list[Answer]:
+    """What running tasks have left so far; nobody but the holder of the lease may say it."""
+    work.load(each.run.identity for each in left)
+    return [_keep_details(work, each) for each in left]
+
+
+def _keep_details(work: Work, left: RunLeft) -> Answer:
+    task = work.entry(left.run.identity).task
+    if task is None or task.status is not TaskStatus.RUNNING or task.token != left.run.token:
+        return Answer.STALE
+    work.keep_details(left, task.user_id)
+    return Answer.OK
+
+
+def count_failures(work: Work, reports: Sequence[FailureReport]) -> None:
+    """Add to the groups of each type; what would be too many goes."""
+    by_type: dict[str, list[FailureReport]] = {}
+    for report in add_reports(reports):
+        by_type.setdefault(report.task_type, []).append(report)
+    for task_type, news in sorted(by_type.items()):
+        groups = {group.id: group for group in work.transaction.failure_groups(task_type)}
+        for report in news:
+            groups[report.id] = grown(groups.get(report.id), report)
+        dropped = over_limit(groups.values())
+        changed = [groups[failure_id] for failure_id in dict.fromkeys(report.id for report in news)]
+        work.transaction.put_failure_groups([each for each in changed if each.key not in dropped], dropped)
+
+
+def mute_failure(work: Work, task_type: str, failure_id: str, until: Instant | None, by: str) -> FailureGroup | None:
+    """Mute a group, or let it be heard again."""
+    for group in work.transaction.failure_groups(task_type):
+        if group.id == failure_id:
+            muted = replace(group, muted_until=until, muted_by=None if until is None else by)
+            work.transaction.put_failure_groups([muted], [])
+            return muted
+    return None
 
 
 # --- what people ask for --------------------------------------------------------------------------------------------
@@ -617,6 +669,8 @@ def prune(work: Work, kept: Retention, run_ttl_ms: Millis, limit: int) -> Purged
     kept.drop_erasures(work.now - TOMBSTONE_TTL)
     for resolution in Resolution:
         kept.drop_slices(resolution, work.now - KEPT_MS[resolution])
+    kept.drop_old_details(work.now - run_ttl_ms, limit)
+    kept.drop_failure_groups(work.now - failure_groups.KEPT_MS)
     return Purged(ended, purged, forgotten, runs)
 
 

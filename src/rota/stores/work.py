@@ -16,7 +16,7 @@ from rota.core.lifecycle import Step
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, RunStatus, Settlement, Task, TaskStatus
 from rota.core.task_type import TaskType
 from rota.errors import UnknownTaskType
-from rota.stores.base import TypeRecord
+from rota.stores.base import RunLeft, TypeRecord
 from rota.stores.transaction import Completion, Transaction
 
 __all__ = ["SOON_MS", "TOTALS", "Work", "unit_of_work"]
@@ -45,6 +45,8 @@ class Work:
         self._after: dict[Identity, Entry] = {}
         self._runs: list[RunRecord] = []
         self._completions: list[Completion] = []
+        self._left: list[RunLeft] = []
+        self._left_by: list[str | None] = []
         self._deltas: defaultdict[str, defaultdict[str, int]] = defaultdict(partial(defaultdict[str, int], int))
         self._holds_serials = False
         self._effective: dict[str, TaskType] = {}
@@ -140,6 +142,11 @@ class Work:
         """A change that is no step of the lifecycle: a task is parked or un-parked."""
         self._move(task.identity, Entry(task, self._after[task.identity].past))
 
+    def keep_details(self, left: RunLeft, user_id: str | None) -> None:
+        """Keep what a run has left; its user may want it removed."""
+        self._left.append(left)
+        self._left_by.append(user_id)
+
     def coalesced(self, task_type: str) -> None:
         self._deltas[task_type]["coalesced_total"] += 1
 
@@ -234,6 +241,9 @@ class Work:
         if self._runs:
             transaction.log(self._runs)
             self._runs = []
+        if self._left:
+            transaction.put_details(self._left, self._left_by, self.now)
+            self._left, self._left_by = [], []
         if self._completions:
             transaction.append_completions(self._completions)
             self._completions = []

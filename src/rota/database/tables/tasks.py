@@ -97,6 +97,7 @@ tasks = Table(
     Column("error", Text),
     Column("result", Text),
     Column("progress", Text),
+    Column("failure", Name),
     # The past of the identity, which outlives the task.
     Column("last_exec_at", BigInteger),
     Column("fail_count", BigInteger, nullable=False, server_default="0"),
@@ -117,6 +118,7 @@ partial_index("ix_tasks_purge", "purge_at IS NOT NULL", _c.purge_at)
 partial_index("ix_tasks_forget", "status IS NULL", _c.forget_at)
 partial_index("ix_tasks_owner", "owner IS NOT NULL", _c.owner, _c.task_type, _c.key)
 partial_index("ix_tasks_user", "user_id IS NOT NULL", _c.user_id, _c.task_type, _c.key)
+partial_index("ix_tasks_failure", "failure IS NOT NULL", _c.failure, _c.task_type, _c.key)
 partial_index("ix_tasks_schedules", "trigger IS NOT NULL", _c.task_type, _c.key)
 # OR, not IN: SQLite builds a table for every IN that it tests, at every write of a status.
 _SET_ASIDE = "status = 'failed' OR status = 'paused' OR status = 'cancelled'"
@@ -171,11 +173,14 @@ run_logs = Table(
     Column("reason", Text),
     Column("result", Text),
     Column("error", Text),
+    Column("due_at", BigInteger),
+    Column("failure", Name),
     # An id is never used twice: pages and links stay true after the log was pruned.
     sqlite_autoincrement=True,
 )
 Index("ix_runs_task", run_logs.c.task_type, run_logs.c.key, run_logs.c.id)
 partial_index("ix_runs_user", "user_id IS NOT NULL", run_logs.c.user_id, run_logs.c.id)
+partial_index("ix_runs_failure", "failure IS NOT NULL", run_logs.c.failure, run_logs.c.id)
 partial_index("ix_runs_not_ok", "status <> 'success'", run_logs.c.status, run_logs.c.id)
 
 after_log = Table(

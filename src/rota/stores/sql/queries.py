@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from rota.clock import Instant
 from rota.core.bucket import Bucket, rate_bucket, start_bucket
+from rota.core.failure import decode_failure_group
 from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
@@ -36,15 +37,20 @@ from rota.database.backends.postgres import PostgresDialect
 from rota.database.backends.sqlite import SqliteDialect
 from rota.database.later import read_later
 from rota.database.tables import tasks as tables
+from rota.database.tables.failures import failure_groups, run_details
 from rota.database.tables.tasks import run_logs, tasks
 from rota.keys import GLOBAL_KEY
 from rota.stores.base import (
     MAX_AHEAD,
+    MAX_PAGE,
+    MOST_COUNTED,
     Counts,
     Erasure,
+    Failures,
     Page,
     QueuePosition,
     RunQuery,
+    RunRef,
     TaskQuery,
     TypeRecord,
     decode_overrides,
@@ -62,7 +68,18 @@ from rota.stores.sql.codec import (
     decode_run,
 )
 
-__all__ = ["counts", "erasures", "find", "get", "history", "next_due_by_type", "queue_position", "runs"]
+__all__ = [
+    "counts",
+    "details",
+    "erasures",
+    "failures",
+    "find",
+    "get",
+    "history",
+    "next_due_by_type",
+    "queue_position",
+    "runs",
+]
 
 Condition = ColumnElement[bool]
 AnyDialect = type[SqliteDialect] | type[PostgresDialect]
@@ -108,7 +125,8 @@ def _get_statement(dialect: AnyDialect) -> Select[Any]:
 
 
 def find(connection: Connection, query: TaskQuery) -> Page[Task]:
-    if query.status in _FEW and query.user_id is query.owner is None and _are_few(connection, query):
+    is_small = query.status in _FEW and query.user_id is query.owner is query.failure is None
+    if is_small and _are_few(connection, query):
         return _whole(connection, _among_few(connection, query), query.limit)
     if not _asks_more(query):
         return _straight(connection, query)
@@ -189,6 +207,8 @@ def _whole(connection: Connection, identities: list[Identity], limit: int) -> Pa
 
 def _asks_more(query: TaskQuery) -> bool:
     """Whether more is asked than the index that is walked along knows."""
+    if query.failure is not None:
+        return True
     if query.user_id is not None or query.owner is not None:
         others = [query.user_id is not None and query.owner is not None, query.status, query.schedules]
     elif query.status is not None:
@@ -201,6 +221,8 @@ def _asks_more(query: TaskQuery) -> bool:
 
 def _along(query: TaskQuery) -> Condition:
     """The condition of the index that knows most of what is asked, and has the order of pages."""
+    if query.failure is not None:
+        return _c.failure == query.failure
     if query.user_id is not None:
         return _c.user_id == query.user_id
     if query.owner is not None:
@@ -301,7 +323,7 @@ def runs(connection: Connection, query: RunQuery) -> Page[RunRecord]:
         within.append(c.id < int(query.cursor))
     asked = {name: value for name in _ASKED_OF_RUNS if (value := getattr(query, name)) is not None}
     most = LOOKED_AT if asked else query.limit + 1
-    columns: list[ColumnElement[Any]] = [c.id, c.task_type, c.key, c.user_id, c.status]
+    columns: list[ColumnElement[Any]] = [c.id, c.task_type, c.key, c.user_id, c.status, c.failure]
     looked_at = select(*columns).where(*within).order_by(c.id.desc()).limit(most).subquery().c
     matching = [looked_at[name] == value for name, value in asked.items()]
     named = select(looked_at.id).where(*matching).order_by(looked_at.id.desc()).limit(query.limit + 1)
@@ -315,7 +337,7 @@ def runs(connection: Connection, query: RunQuery) -> Page[RunRecord]:
     return found if row_id is None else Page(found.items, str(row_id))
 
 
-_ASKED_OF_RUNS = ("task_type", "key", "user_id", "status")
+_ASKED_OF_RUNS = ("task_type", "key", "user_id", "status", "failure")
 
 
 def _runs_along(query: RunQuery) -> list[Condition]:
@@ -323,6 +345,8 @@ def _runs_along(query: RunQuery) -> list[Condition]:
     c = run_logs.c
     if query.task_type is not None and query.key is not None:
         return [c.task_type == query.task_type, c.key == query.key]
+    if query.failure is not None:
+        return [c.failure == query.failure]
     if query.user_id is not None:
         return [c.user_id == query.user_id]
     if query.status is not None and query.status != "success":
@@ -459,6 +483,47 @@ _PARKED_BEFORE = _at_most(
     tuple_(_c.scheduled_at - _c.priority * bindparam("aging", type_=BigInteger), _c.scheduled_at, _c.key)
     < tuple_(bindparam("rank", type_=BigInteger), bindparam("at", type_=BigInteger), bindparam("key", type_=Text)),
 )
+
+# --- what runs have left, and groups of failures --------------------------------------------------------------------
+
+
+def details(connection: Connection, runs: Sequence[RunRef]) -> list[str | None]:
+    """Run by run: few are asked for at a time, and each is found by its key."""
+    asked = [read_later(connection, _DETAILS, run._asdict()) for run in runs]
+    return [rows[0][0] if (rows := each.rows()) else None for each in asked]
+
+
+_DETAILS = select(run_details.c.details).where(
+    *(run_details.c[name] == bindparam(name) for name in ("task_type", "key", "token"))
+)
+
+
+def failures(connection: Connection, task_type: str | None, failure_id: str | None) -> list[Failures]:
+    given = {"task_type": task_type, "id": failure_id}
+    asked = tuple(name for name, value in given.items() if value is not None)
+    rows = connection.execute(_failures_statement(asked), {name: given[name] for name in asked})
+    return [Failures(decode_failure_group(row[0]), row[1]) for row in rows]
+
+
+@cache
+def _failures_statement(asked: tuple[str, ...]) -> Select[Any]:
+    """The groups with the dead letters of each, so many of which are counted: each count is a walk along one index."""
+    group = failure_groups.alias("of").c
+    dead = (
+        select(literal_column("1").label("one"))
+        .where(_c.failure == group.id, _c.task_type == group.task_type, _in_state(TaskStatus.FAILED))
+        .correlate(group.id.table)
+        .limit(MOST_COUNTED)
+        .subquery()
+    )
+    counted = select(func.count()).select_from(dead).correlate(group.id.table).scalar_subquery()
+    return (
+        select(group.failure_group, counted)
+        .where(*(group[name] == bindparam(name) for name in asked))
+        .order_by(group.last_at.desc(), group.task_type, group.id)
+        .limit(MAX_PAGE)
+    )
+
 
 # --- what ran, over time; erasures ----------------------------------------------------------------------------------
 

@@ -15,8 +15,19 @@ from rota.core.history import Resolution, Slice
 from rota.core.task import Identity, RunRecord, Task
 from rota.database import Database
 from rota.database.changes import Subscription
-from rota.stores.base import Counts, Erasure, Instance, Page, QueuePosition, RunQuery, TaskQuery, TypeRecord
-from rota.stores.limits import check_find, check_identity, check_runs
+from rota.stores.base import (
+    Counts,
+    Erasure,
+    Failures,
+    Instance,
+    Page,
+    QueuePosition,
+    RunQuery,
+    RunRef,
+    TaskQuery,
+    TypeRecord,
+)
+from rota.stores.limits import check_find, check_identity, check_run, check_runs
 from rota.stores.sql import queries
 from rota.stores.sql.transaction import TASKS_CHANGED, TYPES, Lanes, SqlTransaction
 from rota.stores.transaction import WholeTransaction
@@ -150,6 +161,14 @@ class SqlStore(TransactionalStore):
         return await self.database.read(
             lambda connection: queries.history(connection, resolution, since_at, until_at, task_type)
         )
+
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        for run in runs:
+            check_run(run)
+        return await self.database.read(lambda connection: queries.details(connection, runs)) if runs else []
+
+    async def failures(self, task_type: str | None = None, failure_id: str | None = None) -> list[Failures]:
+        return await self.database.read(lambda connection: queries.failures(connection, task_type, failure_id))
 
     async def erasures(self, *, with_done: bool = False) -> list[Erasure]:
         return await self.database.read(lambda connection: queries.erasures(connection, with_done=with_done))

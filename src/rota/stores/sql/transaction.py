@@ -40,6 +40,7 @@ from sqlalchemy import (
 
 from rota.clock import Instant, Millis
 from rota.core.bucket import Bucket
+from rota.core.failure import FailureGroup, FailureKey, decode_failure_group
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.lifecycle import Step
 from rota.core.rank import rank
@@ -51,10 +52,20 @@ from rota.database.backends.sqlite import SqliteDialect
 from rota.database.changes import Changes
 from rota.database.later import read_later, write_later
 from rota.database.tables import tasks as tables
+from rota.database.tables.failures import failure_groups, run_details
 from rota.database.tables.tasks import tasks
 from rota.database.upsert import upsert
 from rota.keys import encoded
-from rota.stores.base import Beat, Erasure, Instance, TypeRecord, decode_beat, decode_overrides
+from rota.stores.base import (
+    DETAILED_RUNS,
+    Beat,
+    Erasure,
+    Instance,
+    RunLeft,
+    TypeRecord,
+    decode_beat,
+    decode_overrides,
+)
 from rota.stores.sql.codec import (
     ENTRY_COLUMNS,
     ERASURE_COLUMNS,
@@ -393,6 +404,39 @@ class SqlTransaction:
     def drop_slices(self, resolution: Resolution, before: Instant) -> None:
         self._connection.execute(_DROP_SLICES, {"span": resolution.value, "before": before})
 
+    # --- what a run leaves, and failures by groups ---
+
+    def put_details(self, left: Sequence[RunLeft], user_ids: Sequence[str | None], now: Instant) -> None:
+        for (run, details), user_id in sorted(zip(left, user_ids, strict=True), key=itemgetter(0)):
+            row = {**run._asdict(), "user_id": user_id, "written_at": now, "details": details}
+            self._put(run_details, row)
+            given = {"b_type": run.task_type, "b_key": run.key, "kept": DETAILED_RUNS}
+            self._connection.execute(_DROP_EARLIER_DETAILS, given)
+
+    def drop_details(self, identities: Collection[Identity]) -> None:
+        self._connection.execute(_DROP_DETAILS, [{"b_type": t, "b_key": k} for t, k in identities])
+
+    def drop_old_details(self, before: Instant, limit: int) -> None:
+        rows = self._all(_OLD_DETAILS, {"before": before, "limit": limit})
+        if rows:
+            self._connection.execute(_DROP_DETAILS_OF_RUN, [_details_key(row) for row in rows])
+
+    def failure_groups(self, task_type: str) -> Sequence[FailureGroup]:
+        # Whoever adds waits for whoever is adding, also where there is no row to be locked yet.
+        self._dialect.lock_names(self._connection, [f"failures:{task_type}"])
+        rows = self._connection.execute(_FAILURE_GROUPS, {"task_type": task_type})
+        return [decode_failure_group(row[0]) for row in rows]
+
+    def put_failure_groups(self, groups: Sequence[FailureGroup], dropped: Sequence[FailureKey]) -> None:
+        for each in groups:
+            row = {"task_type": each.task_type, "id": each.id, "last_at": each.last_at}
+            self._put(failure_groups, {**row, "failure_group": msgspec.json.encode(each).decode()})
+        if dropped:
+            self._connection.execute(_DROP_FAILURE_GROUP, [{"b_type": t, "b_id": i} for t, i in dropped])
+
+    def drop_failure_groups(self, before: Instant) -> None:
+        self._connection.execute(_DROP_OLD_FAILURE_GROUPS, {"before": before})
+
     # --- one user's data ---
 
     def known_of(
@@ -416,6 +460,7 @@ class SqlTransaction:
         rows = self._all(_OLD_RUNS_OF, {"user_id": user_id, "until": until, "limit": limit})
         if rows:
             self._connection.execute(_DROP_RUN, [{"b_id": row[0]} for row in rows])
+            self._connection.execute(_DROP_DETAILS_OF_RUN, [_details_key(row[1:]) for row in rows])
         return len(rows)
 
     def drop_completions(self, user_id: str, until: Instant) -> None:
@@ -589,6 +634,31 @@ _SLICE = select(_history.slice).where(
     _history.trigger_mode == bindparam("trigger_mode"),
 )
 _DROP_SLICES = delete(tables.history).where(_history.span == bindparam("span"), _history.start_at < bindparam("before"))
+_details = run_details.c
+_OF_IDENTITY = and_(_details.task_type == bindparam("b_type"), _details.key == bindparam("b_key"))
+_DROP_DETAILS = delete(run_details).where(_OF_IDENTITY)
+_DROP_DETAILS_OF_RUN = _DROP_DETAILS.where(_details.token == bindparam("b_token"))
+_DROP_EARLIER_DETAILS = _DROP_DETAILS.where(
+    _details.token
+    <= select(_details.token)
+    .where(_OF_IDENTITY)
+    .order_by(_details.token.desc())
+    .offset(bindparam("kept"))
+    .limit(1)
+    .correlate(None)
+    .scalar_subquery()
+)
+_OLD_DETAILS = (
+    select(_details.task_type, _details.key, _details.token)
+    .where(_details.written_at < bindparam("before"))
+    .order_by(_details.written_at)
+    .limit(bindparam("limit"))
+)
+_FAILURE_GROUPS = select(failure_groups.c.failure_group).where(failure_groups.c.task_type == bindparam("task_type"))
+_DROP_FAILURE_GROUP = delete(failure_groups).where(
+    failure_groups.c.task_type == bindparam("b_type"), failure_groups.c.id == bindparam("b_id")
+)
+_DROP_OLD_FAILURE_GROUPS = delete(failure_groups).where(failure_groups.c.last_at < bindparam("before"))
 _UNTIL = bindparam("until", type_=BigInteger)
 _OF_USER = _c.user_id == bindparam("user_id")
 _KNOWN_OF = (
@@ -635,7 +705,7 @@ def _is_newer(task_type: ColumnElement[str], key: ColumnElement[str]) -> ColumnE
 
 _runs = tables.run_logs.c
 _OLD_RUNS_OF = (
-    select(_runs.id)
+    select(_runs.id, _runs.task_type, _runs.key, _runs.token)
     .where(
         _runs.user_id == bindparam("user_id"), or_(_runs.started_at <= _UNTIL, ~_is_newer(_runs.task_type, _runs.key))
     )
@@ -766,3 +836,8 @@ def _slice_key(resolution: Resolution, key: SliceKey) -> dict[str, object]:
 def _rank_of(entry: Entry, aging_ms: int) -> tuple[int, int, str]:
     assert entry.task is not None
     return rank(entry.task, aging_ms)
+
+
+def _details_key(row: Sequence[Any]) -> dict[str, object]:
+    task_type, key, token = row
+    return {"b_type": task_type, "b_key": key, "b_token": token}

@@ -1,0 +1,5 @@
+"""The rules of rota.testing.conformance.failures, on every store."""
+
+from rota.testing.conformance.failures import TestFailures
+
+__all__ = ["TestFailures"]
