@@ -320,6 +320,10 @@ class RunLeft(NamedTuple):
     run: RunRef
     details: str
 
+    @property
+    def task_type(self) -> str:
+        return self.run.task_type
+
 
 class Failures(NamedTuple):
     """A group of failures, and how many dead letters belong to it now; `MOST_COUNTED` at most are counted."""

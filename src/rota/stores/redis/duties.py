@@ -12,6 +12,8 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from rota.clock import Instant, Millis
+from rota.core import failure
+from rota.core.failure import decode_failure_group
 from rota.core.history import KEPT_MS
 from rota.core.task import Identity, Task
 from rota.stores import verbs
@@ -96,7 +98,23 @@ async def prune(
             for resolution, kept_ms in KEPT_MS.items()
         ]
     )
+    await _drop_details(scripts, names, now - run_ttl_ms, limit)
+    await _drop_failure_groups(scripts, names, now - failure.KEPT_MS)
     return Purged(ended, purged, forgotten, await _drop_runs(scripts, names, now - run_ttl_ms, limit))
+
+
+async def _drop_details(scripts: Scripts, names: Sequence[str], before: Instant, limit: int) -> None:
+    for name, found in (await _first(scripts, names, ["detailed"], before - 1, limit)).items():
+        await scripts.drop_details(name, [(identity.key, None) for identity in found], before)
+
+
+async def _drop_failure_groups(scripts: Scripts, names: Sequence[str], before: Instant) -> None:
+    """Unless something was seen of a group meanwhile."""
+    indexes = [scripts.keys.of("failures", name) for name in names]
+    for index, groups in zip(indexes, await scripts.server.many([("HGETALL", key) for key in indexes]), strict=True):
+        for failure_id, text in groups.items():
+            if decode_failure_group(text).last_at < before:
+                await scripts.swap(index, failure_id.decode(), text.decode(), "")
 
 
 async def _drop_instances(scripts: Scripts, before: Instant) -> None:

@@ -218,12 +218,15 @@ async def _drop_part(scripts: Scripts, name: str, erasure: Erasure, done: _Rows)
     rows: list[Any] = await scripts.server.command("XRANGE", stream, start, "+", "COUNT", CHUNK)
     mine = [(key, run) for key, run in decode_rows(name, rows) if run.user_id == erasure.user_id]
     tasks = await _tasks(scripts, name, [Identity(name, run.key) for _, run in mine])
-    old = [
-        f"{millis}-{number}"
+    gone = [
+        (f"{millis}-{number}", run)
         for (millis, number, _), run in mine
         if users.is_old_run(run, erasure.asked_at, tasks[Identity(name, run.key)])
     ]
+    old = [row_id for row_id, _ in gone]
     if old:
+        # First of all: the rows are what leads to them.
+        await scripts.drop_details(name, [(run.key, [str(run.token)]) for _, run in gone])
         done.dropped += int(await scripts.server.command("XDEL", stream, *old))
     if rows:
         done.reached[name] = rows[-1][0].decode()

@@ -103,3 +103,5 @@ def _by_status(keys: Keys, task: Task, aging_ms: Millis) -> Iterator[IndexMember
             yield IndexMember(keys.of("paused", name), key, task.scheduled_at)
         case finished:
             yield IndexMember(keys.of(_FINISHED[finished], name), key, task.purge_at or 0)
+            if finished is TaskStatus.FAILED and task.failure is not None:
+                yield IndexMember(keys.of("failed", name, task.failure), key, task.purge_at or 0)

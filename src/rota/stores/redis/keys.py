@@ -17,6 +17,7 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     holders:{}:<serial>              set      who runs under a serial
     paused:{}                        zset     paused, by scheduled_at
     dead:{}, done:{}                 zset     failed; completed and cancelled; by purge_at
+    failed:{}:<failure>              zset     those of the failed that belong to a group of failures; by purge_at
     expires:{}                       zset     pending and paused tasks with an end, by expires_at
     past:{}                          zset     identities without a task whose past is kept, by forget_at
     keys:{}                          zset     score 0: all of which anything is known; pages and users, by lexical range
@@ -26,6 +27,9 @@ also works on a Redis Cluster. `{}` stands for the type in braces:
     schedules:{}                     zset     score 0: all tasks with a trigger of their own, for pages
     runs:{}                          stream   the run log, capped
     history:{}:<key>                 stream   the last 30 rows of a recurring task, under the same ids
+    details:{}:<key>                 hash     what the last runs of an identity have left (JSON), by token
+    detailed:{}                      zset     identities of which there is any, by when it was last written
+    failures:{}                      hash     groups of failures (JSON), by their ids
     after:{}                         stream   completions for the pump
     need:{}:<key>                    hash     what of its `after` has arrived
     seq:{}                           string   the last token
@@ -58,10 +62,10 @@ _TAG = r"\{[^{}]+\}"
 PERMANENT = (
     r"task_types|instances|meta|erasures",
     rf"(type|task_type):{_TAG}",
-    rf"(task|payload|need|history|user|owner|owned|parked|holders):{_TAG}:.+",
+    rf"(task|payload|need|history|details|user|owner|owned|parked|holders|failed):{_TAG}:.+",
     rf"slices:{_TAG}:(minute|hour)",
     rf"queue:{_TAG}(:\d+)?",
-    rf"(running|parked|schedules|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts):{_TAG}",
+    rf"(running|parked|schedules|paused|dead|done|expires|past|keys|lanes|serials|runs|after|seq|counts|detailed|failures):{_TAG}",
 )
 """Patterns of the keys, after the prefix, that live as long as the work does. Every other key has a time to live."""
 

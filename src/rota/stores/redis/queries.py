@@ -13,11 +13,25 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from rota.clock import Instant
+from rota.core.failure import decode_failure_group
 from rota.core.history import Resolution, Slice, decode_slice
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Task, TaskStatus
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, encoded
-from rota.stores.base import Counts, Page, QueuePosition, RunQuery, Snapshot, TaskQuery, TypeRecord, page_of
+from rota.stores.base import (
+    MAX_PAGE,
+    MOST_COUNTED,
+    Counts,
+    Failures,
+    Page,
+    QueuePosition,
+    RunQuery,
+    RunRef,
+    Snapshot,
+    TaskQuery,
+    TypeRecord,
+    page_of,
+)
 from rota.stores.limits import check_cursor
 from rota.stores.queries import LOOKED_AT, unknown_type
 from rota.stores.redis import first_layout
@@ -34,8 +48,8 @@ CHUNK = 500
 """How many keys or rows are read in one go."""
 FILTERED = 1_000
 """How many tasks or rows one script looks at: few enough that nobody notices it."""
-_ASKED_OF_TASKS = ("status", "without", "user_id", "owner", "search")
-_ASKED_OF_RUNS = ("key", "user_id", "status")
+_ASKED_OF_TASKS = ("status", "without", "user_id", "owner", "search", "failure")
+_ASKED_OF_RUNS = ("key", "user_id", "status", "failure")
 
 _INDEXES = {
     TaskStatus.PENDING: ("queue", "parked"),
@@ -130,6 +144,8 @@ class Queries:
         if query.status is None or query.owner is not None or not await self._has_all_indexes():
             return None
         indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
+        if query.status is TaskStatus.FAILED and query.failure is not None:
+            indexes = [self._keys.of("failed", name, query.failure)]
         if query.status is TaskStatus.PENDING:
             lanes = await self._server.command("SMEMBERS", self._keys.of("lanes", name))
             indexes += [self._keys.lane(name, int(priority)) for priority in lanes]
@@ -244,6 +260,22 @@ class Queries:
         )
         slices = [decode_slice(text) for texts in found for text in texts]
         return sorted(slices, key=lambda each: each.key)
+
+    # --- what runs have left, and groups of failures ---
+
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        found = await self._server.many([("HGET", self._keys.of("details", *run.identity), run.token) for run in runs])
+        return [None if details is None else details.decode() for details in found]
+
+    async def failures(self, task_type: str | None, failure_id: str | None) -> list[Failures]:
+        names = await self.names() if task_type is None else [task_type]
+        found = await self._server.many([("HGETALL", self._keys.of("failures", name)) for name in names])
+        groups = [decode_failure_group(text) for groups in found for text in groups.values()]
+        groups = [group for group in groups if failure_id in (None, group.id)]
+        groups.sort(key=lambda group: (-group.last_at, group.key))
+        shown = groups[:MAX_PAGE]
+        dead = await self._server.many([("ZCARD", self._keys.of("failed", *group.key)) for group in shown])
+        return [Failures(group, min(MOST_COUNTED, int(count))) for group, count in zip(shown, dead, strict=True)]
 
     # --- runs ---
 
@@ -429,6 +461,7 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
         and (query.key is None or run.key == query.key)
         and (query.status is None or run.status is query.status)
         and (query.user_id is None or run.user_id == query.user_id)
+        and (query.failure is None or run.failure == query.failure)
     )
 
 

@@ -26,7 +26,7 @@ Rest = Callable[[], Awaitable[None]]
 
 PAGE = 200
 _RANKED = frozenset(
-    {"queue", "running", "paused", "dead", "done", "expires", "past", "keys", "parked", "owned", "schedules"}
+    {"queue", "running", "paused", "dead", "failed", "done", "expires", "past", "keys", "parked", "owned", "schedules"}
 )
 _PLAIN = frozenset({"holders", "owner", "user"})
 _BESIDE = frozenset({"payload", "history"})

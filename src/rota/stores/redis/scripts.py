@@ -21,6 +21,7 @@ from rota.stores.base import (
     ClaimRequest,
     Instance,
     Overrides,
+    RunLeft,
     Taken,
     TypeRecord,
     decode_instance,
@@ -175,6 +176,10 @@ class Scripts:
             for answer, *status in found
         ]
 
+    async def keep_details(self, now: Instant | None, task_type: str, left: Sequence[RunLeft]) -> list[Answer | None]:
+        items = [(each.run.key, each.run.token, each.details) for each in left]
+        return [_ANSWERS[answer] for (answer,) in await self._hot("keep_details", task_type, items, len(items), now)]
+
     async def _hot(self, name: str, task_type: str, given: object, number: int, now: Instant | None) -> Any:
         woke, *found = await self.server.run(name, self.keys.type(task_type), self._args(task_type, given, now))
         if woke:
@@ -217,6 +222,13 @@ class Scripts:
         found = self.run_blocking("renew", task_type, given, now)
         replies = [_reply(renewal.identity, *each) for renewal, each in zip(renewals, found, strict=True)]
         return [reply for reply in replies if reply is not None]
+
+    async def drop_details(
+        self, task_type: str, items: Sequence[tuple[str, Sequence[str] | None]], before: Instant | None = None
+    ) -> None:
+        """What these runs of some keys have left, or all of theirs; with `before` of keys that left nothing since."""
+        given = {"items": [[key] if tokens is None else [key, tokens] for key, tokens in items]}
+        await self.run("drop_details", task_type, given if before is None else {**given, "before": before})
 
     # --- queries ---
 
@@ -412,7 +424,7 @@ def _touched(outcome: bytes, due: Any = b"", coalesced: int = 0) -> Touched | No
 
 
 def _settlement(settlement: Settlement) -> tuple[object, ...]:
-    return (
+    said = (
         settlement.key,
         settlement.token,
         settlement.transition,
@@ -423,6 +435,9 @@ def _settlement(settlement: Settlement) -> tuple[object, ...]:
         settlement.result,
         settlement.after_ms,
     )
+    # Most runs have neither, and pay for neither.
+    has_more = settlement.failure is not None or settlement.details is not None
+    return (*said, settlement.failure, settlement.details) if has_more else said
 
 
 def _renewal(renewal: Renewal) -> dict[str, object]:

@@ -22,6 +22,7 @@ from rota.core.lifecycle import TABLE, Special
 from rota.core.outcome import Answer, ScheduleOutcome, TouchOutcome
 from rota.core.task import LIVE, Task, TaskStatus, Transition, Want
 from rota.stores import verbs
+from rota.stores.base import DETAILED_RUNS
 from rota.stores.redis import codec
 from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
 from rota.stores.work import SOON_MS, TOTALS
@@ -58,6 +59,7 @@ HANDED_IN: Final[Mapping[str, object]] = {
     "MAX_CRASHES": lifecycle.MAX_CRASHES,
     "MAX_SNOOZES": lifecycle.MAX_SNOOZES,
     "TOTALS": TOTALS,
+    "DETAILED_RUNS": DETAILED_RUNS,
     "SOON_MS": SOON_MS,
     "CLAIM_ROUNDS": verbs.CLAIM_ROUNDS,
     "REAP_PAGE": verbs.REAP_PAGE,

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 from msgspec.structs import replace
 
 from rota.clock import Clock, Instant, Millis
+from rota.core.failure import FailureGroup, FailureReport
 from rota.core.history import Resolution, Slice
 from rota.core.outcome import Reply
 from rota.core.task import Identity, Renewal, RunRecord, Task
@@ -37,12 +38,14 @@ from rota.stores.base import (
     ClaimRequest,
     Counts,
     Erasure,
+    Failures,
     Instance,
     Page,
     Purged,
     QueuePosition,
     Restored,
     RunQuery,
+    RunRef,
     Snapshot,
     Taken,
     TaskQuery,
@@ -100,6 +103,7 @@ class RedisStore(GroupedStore):
             verbs.schedule: self._scripts.schedule,
             verbs.touch: self._scripts.touch,
             verbs.settle: self._scripts.settle,
+            verbs.keep_details: self._scripts.keep_details,
             verbs.settle_runs: self._scripts.settle_runs,
         }
         super().__init__(in_flight=3, call_timeout=call_timeout)
@@ -462,6 +466,23 @@ class RedisStore(GroupedStore):
 
         await self._by_type(slices, run)
 
+    async def count_failures(self, reports: Sequence[FailureReport], *, now: Instant | None = None) -> None:
+        for report in reports:
+            limits.check_failure(report)
+
+        async def run(name: str, part: list[FailureReport]) -> list[None]:
+            await self.work_on(name, lambda work: verbs.count_failures(work, part), now)
+            return [None] * len(part)
+
+        await self._by_type(reports, run)
+
+    async def mute_failure(
+        self, task_type: str, failure_id: str, until: Instant | None, by: str, *, now: Instant | None = None
+    ) -> FailureGroup | None:
+        return await self.work_on(
+            task_type, lambda work: verbs.mute_failure(work, task_type, failure_id, until, by), now
+        )
+
     async def erase_user(self, user_id: str, *, limit: int = 500, now: Instant | None = None) -> Erasure:
         limits.check_user(user_id)
         limits.check_page(limit)
@@ -501,6 +522,14 @@ class RedisStore(GroupedStore):
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         limits.check_page(query.limit)
         return await self._queries.runs(query)
+
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        for run in runs:
+            limits.check_run(run)
+        return await self._queries.details(runs)
+
+    async def failures(self, task_type: str | None = None, failure_id: str | None = None) -> list[Failures]:
+        return await self._queries.failures(task_type, failure_id)
 
     async def counts(self) -> dict[str, Counts]:
         return await self._queries.counts()

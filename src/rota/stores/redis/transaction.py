@@ -18,12 +18,13 @@ import msgspec
 
 from rota.clock import DAY, Instant, Millis
 from rota.core.bucket import Bucket, start_bucket
+from rota.core.failure import FailureGroup, FailureKey, decode_failure_group
 from rota.core.history import Resolution, Slice, SliceKey, decode_slice
 from rota.core.lifecycle import Step
 from rota.core.rank import rank
 from rota.core.task import NO_PAST, Entry, Identity, RunRecord, Settlement, Task, TaskStatus
 from rota.core.task_type import encode_task_type
-from rota.stores.base import Instance, TypeRecord
+from rota.stores.base import Instance, RunLeft, TypeRecord
 from rota.stores.redis.codec import encode_entry, encode_run, is_aside
 from rota.stores.redis.index import Command, index_members, moves
 from rota.stores.redis.keys import NEED_TTL_MS, NORMAL_LANE, SEEN
@@ -58,6 +59,8 @@ class RedisTransaction:
         self._deltas: defaultdict[str, int] = defaultdict(int)
         self._runs: list[RunRecord] = []
         self._completions: list[list[str]] = []
+        self._details: list[tuple[str, int, str]] = []
+        self._failures: dict[str, str] = {}
         self._needs: dict[Identity, dict[str, str]] = {}
         self._slices: dict[tuple[Resolution, SliceKey], str] = {}
         self._wakes = False
@@ -83,13 +86,14 @@ class RedisTransaction:
         """Write everything; False if something that was read has changed meanwhile, and nothing was written."""
         commands = [*self._entry_commands(), *self._commands, *self._count_commands(), *self._need_commands()]
         records = list(self._changed_records())
-        if not (records or commands or self._runs or self._completions or self._wakes):
+        if not (records or commands or self._runs or self._completions or self._details or self._wakes):
             return True
         step = {
             "guards": list(self._guards.values()),
             "records": records,
             "commands": commands,
             "runs": [[self._recurs(run), *encode_run(run)] for run in self._runs],
+            "details": self._details,
             "completions": self._completions,
             "serials": sorted({task.serial for task in self._left_parked() if task.serial is not None}),
             "wake": self._wakes,
@@ -357,6 +361,35 @@ class RedisTransaction:
 
     def log(self, runs: Sequence[RunRecord]) -> None:
         self._runs += runs
+
+    # --- what a run leaves, and failures by groups ---
+
+    def put_details(self, left: Sequence[RunLeft], user_ids: Sequence[str | None], now: Instant) -> None:
+        for run, details in left:
+            self._belongs_to(run.task_type)
+            self._details.append((run.key, run.token, details))
+
+    def drop_details(self, identities: Collection[Identity]) -> None:
+        for identity in identities:
+            self._belongs_to(identity.task_type)
+            self._commands.append(["DEL", self._keys.of("details", *identity)])
+            self._commands.append(["ZREM", self._keys.of("detailed", identity.task_type), identity.key])
+
+    def failure_groups(self, task_type: str) -> Sequence[FailureGroup]:
+        self._belongs_to(task_type)
+        found = self._server.command_blocking("HGETALL", self._keys.of("failures", task_type))
+        self._failures = {failure_id.decode(): text.decode() for failure_id, text in found.items()}
+        return [decode_failure_group(text) for text in self._failures.values()]
+
+    def put_failure_groups(self, groups: Sequence[FailureGroup], dropped: Sequence[FailureKey]) -> None:
+        key = self._keys.of("failures", self._type)
+        for each in groups:
+            # Those that are not written may change: only how many there are hangs on them.
+            self._guard("field", key, each.id, self._failures.get(each.id, ""))
+            self._commands.append(["HSET", key, each.id, msgspec.json.encode(each).decode()])
+        for _, failure_id in dropped:
+            self._guard("field", key, failure_id, self._failures.get(failure_id, ""))
+            self._commands.append(["HDEL", key, failure_id])
 
     def append_completions(self, completions: Sequence[Completion]) -> None:
         for completion in completions:

@@ -1,4 +1,5 @@
 --- include record
+--- include details
 -- Write what a unit of work has decided, if nothing that it has read changed meanwhile.
 --
 -- input    guards    list of { kind, key, ... }: what must still be so
@@ -12,6 +13,7 @@
 --          records   list of { task key, table of what never changes, table of what does }
 --          commands  list of commands, in order
 --          runs      list of { recurring, status, started_at, fire_at, token, attempt, duration_ms, instance, key, table of the rest }
+--          details   list of { key, token, details }
 --          completions   list of fields, for the pump
 --          serials   those that may have nobody parked any more
 --          wake      whether something is due soon
@@ -40,6 +42,7 @@ for _, run in ipairs(input.runs) do
   local row = packed_row(status, started_at, fire_at, token, attempt, duration_ms, instance, key, NOTHING_FIXED, others)
   log_run(key, row, recurring)
 end
+for _, left in ipairs(input.details) do keep_details(unpack(left)) end
 for _, fields in ipairs(input.completions) do append(named('after'), COMPLETIONS_KEPT, unpack(fields)) end
 for _, serial in ipairs(input.serials) do
   if call('EXISTS', named('parked', serial)) == 0 then call('SREM', named('serials'), serial) end

@@ -161,6 +161,7 @@ local function enter(key, task)
     into(named('paused'), task.scheduled_at, key)
   else
     into(named(status == STATUS.failed and 'dead' or 'done'), task.purge_at or 0, key)
+    if status == STATUS.failed and task.failure then into(named('failed', task.failure), task.purge_at or 0, key) end
   end
   if task.expires_at and (status == STATUS.pending or status == STATUS.paused) then into(named('expires'), task.expires_at, key) end
   if task.owner and LIVE[status] then call('SADD', named('owner', task.owner), key) end
@@ -184,6 +185,7 @@ local function leave(key, task)
     out_of(named('paused'), key)
   else
     out_of(named(status == STATUS.failed and 'dead' or 'done'), key)
+    if status == STATUS.failed and task.failure then out_of(named('failed', task.failure), key) end
   end
   if task.expires_at then out_of(named('expires'), key) end
   if task.owner then call('SREM', named('owner', task.owner), key) end

@@ -5,7 +5,7 @@
 --          index     the kind of the index, suffix   what it is about (or nothing)
 --          start     where to begin, as ZRANGEBYLEX takes it; count   how many to look at
 --          most      how many matches are enough
---          status, without, user_id, owner, search, schedules   what is asked, those that are asked
+--          status, without, user_id, owner, search, schedules, failure   what is asked, those that are asked
 --          global    the key that is no schedule
 -- returns  { how many were looked at, the last of them or false, list of the keys that match }
 
@@ -19,6 +19,7 @@ local function matches(key)
   if input.status and status ~= input.status then return false end
   if input.without and status == input.without then return false end
   if input.user_id and user_id ~= input.user_id then return false end
+  if input.failure and task.failure ~= input.failure then return false end
   if input.owner and owner ~= input.owner then return false end
   if input.schedules and (not trigger or key == input.global) then return false end
   return not input.search or has(key, input.search) or has(user_id, input.search)

@@ -2,7 +2,7 @@
 -- A part of the run log, newest first: so many rows are looked at, and those that match are handed out.
 --
 -- input    stop      the newest id, as XREVRANGE takes it; count   how many rows to look at; most   how many are enough
---          key, user_id, status   what is asked, those that are asked; asked   how many that are
+--          key, user_id, status, failure   what is asked, those that are asked; asked   how many that are
 -- returns  { how many were looked at, the id of the last of them or false, flat list of id, fields }
 
 local RUN_STATUS_NAME = names_of(RUN_STATUS_CODE)
@@ -23,7 +23,7 @@ local found, looked_at = {}, 0
 for at, row in ipairs(rows) do
   looked_at = at
   local said, wanted = said_by(row[2]), 0
-  for _, name in ipairs({ 'key', 'user_id', 'status' }) do
+  for _, name in ipairs({ 'key', 'user_id', 'status', 'failure' }) do
     if input[name] and said[name] == input[name] then wanted = wanted + 1 end
   end
   if wanted == input.asked then

@@ -2,10 +2,12 @@
 --- include plain
 --- include settle_rules
 --- include success
+--- include details
 -- running -> wherever leaving leads (complete, discard, retry, fail, snooze, release), if the token is current.
 --
 -- input    brief   whether a code and the new status are answer enough
---          items   list of lists: key, token, transition, duration_ms, chance, reason, error, result, after_ms
+--          items   list of lists: key, token, transition, duration_ms, chance, reason, error, result, after_ms,
+--                  failure, details
 -- returns  { woke, per item { answer, status or '' } if brief, else { answer, record, payload beside it or false } };
 --          the answer RARE means that nothing was written: it is not for this script
 
@@ -14,7 +16,7 @@ local rare = {}
 local function settled_by(item)
   return {
     transition = item[3], duration_ms = item[4], chance = item[5], reason = item[6], error = item[7], result = item[8],
-    after_ms = item[9],
+    after_ms = item[9], failure = item[10],
   }
 end
 
@@ -27,7 +29,9 @@ local function settle(key, token, item)
   end
   local target = task.status and TABLE[transition][task.status]
   if target == SPECIAL.leave and task.token == token then
-    return ANSWER.ok, task, leave_running(key, task, fixed, settled_by(item))
+    local record = leave_running(key, task, fixed, settled_by(item))
+    if item[11] then keep_details(key, token, item[11]) end
+    return ANSWER.ok, task, record
   end
   local is_same = task.last_token == token and task.last_outcome == transition
   return is_same and ANSWER.already or ANSWER.stale, task

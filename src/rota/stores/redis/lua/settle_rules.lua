@@ -28,6 +28,7 @@ local function count_run(task, settled)
   if transition == TRANSITION.reap then task.crashes = (task.crashes or 0) + 1 end
   task.snoozes = transition == TRANSITION.snooze and (task.snoozes or 0) + 1 or nil
   task.reason, task.error, task.result = settled.reason or REASON_OF[transition], settled.error, settled.result
+  task.failure = settled.failure
 end
 
 local function give_up(task, settled)
@@ -81,11 +82,15 @@ end
 
 -- The run's row, from the task as it ran; how it ended comes with `settled`.
 local function row_of(key, task, fixed, settled)
-  local by_hand = task.manual
+  local by_hand, due_at = task.manual, task.scheduled_at
+  local fire_at = not by_hand and task.fire_at or NONE
   return packed_row(
-    RUN_STATUS_OF[settled.transition], task.claimed_at or now, not by_hand and task.fire_at or NONE, task.token,
+    RUN_STATUS_OF[settled.transition], task.claimed_at or now, fire_at, task.token,
     task.attempt or 0, settled.duration_ms or 0, task.instance or '', key, fixed,
-    { trigger_mode = by_hand and 'manual' or nil, reason = task.reason, result = settled.result, error = settled.error })
+    {
+      trigger_mode = by_hand and 'manual' or nil, reason = task.reason, result = settled.result, error = settled.error,
+      due_at = due_at ~= fire_at and due_at or nil, failure = settled.failure,
+    })
 end
 
 local function append_completion(key, fixed)

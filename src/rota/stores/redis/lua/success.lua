@@ -12,7 +12,7 @@ end
 
 -- False if it is not like that; then nothing was done.
 local function succeeds(key, token, item)
-  if item[3] ~= TRANSITION.complete or item[6] or item[7] or item[8] then return false end
+  if item[3] ~= TRANSITION.complete or item[6] or item[7] or item[8] or item[11] then return false end
   local before = record_of(key)
   if not before or string.byte(before) == WAITING or not is_plain(others_of(before)) then return false end
   local record, row, fixed = completed(key, before, token, item[4] or 0, purge_at, forget_at)

@@ -51,6 +51,7 @@ local function lost(task)
     duration_ms = math.max(0, now - (task.claimed_at or now)),
     reason = LOST,
     error = string.format(LOST_ERROR, task.instance or 'None'),
+    failure = LOST,
   }
 end
 
