@@ -91,14 +91,15 @@ def unmasked(edited: object, original: object) -> object:
     were shown, they are as they were before."""
     if edited == masker().value(original):
         return original
-    if isinstance(edited, Mapping) and isinstance(original, Mapping):
-        before = cast("Mapping[object, object]", original)
-        items = cast("Mapping[object, object]", edited).items()
-        return {key: _unmasked_field(str(key), inner, before[key]) if key in before else inner for key, inner in items}
-    if isinstance(edited, list) and isinstance(original, list):
-        parts, old = cast("list[object]", edited), cast("list[object]", original)
-        return [unmasked(inner, old[at]) if at < len(old) else inner for at, inner in enumerate(parts)]
-    return edited
+    match edited, original:
+        case dict(), dict():
+            items, before = cast("dict[str, object]", edited).items(), cast("dict[str, object]", original)
+            return {key: _unmasked_field(key, inner, before[key]) if key in before else inner for key, inner in items}
+        case list(), list():
+            parts, old = cast("list[object]", edited), cast("list[object]", original)
+            return [unmasked(inner, old[at]) if at < len(old) else inner for at, inner in enumerate(parts)]
+        case _:
+            return edited
 
 
 def _unmasked_field(name: str, edited: object, original: object) -> object:

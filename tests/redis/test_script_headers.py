@@ -23,7 +23,8 @@ from rota.testing.redis_servers import RedisServer
 
 LUA = files("rota.stores.redis").joinpath("lua")
 INCLUDED = {
-    *("allowance", "claim_rules", "common", "create", "lanes", "plain", "record", "settle_rules", "success", "token"),
+    *("allowance", "claim_rules", "common", "create", "details", "lanes", "plain", "record", "settle_rules", "success"),
+    "token",
 }
 NAMES = sorted(file.name.removesuffix(".lua") for file in LUA.iterdir())
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rota.clock import HOUR
+from rota.core.failure import FailureReport
 from rota.core.outcome import Answer, TouchOutcome
 from rota.core.task import Activity, Identity, TaskStatus, Transition
 from rota.core.task_type import RateLimit, TriggerMode
-from rota.stores.base import RunQuery, TaskQuery
+from rota.stores.base import RunLeft, RunQuery, RunRef, TaskQuery
 from rota.testing.conformance.world import World
 
 TYPES = ("alpha", "beta", "gamma", "delta")
@@ -59,6 +60,8 @@ async def _run(world: World) -> None:
     assert all(keys == ["high", "once", "serial-1"] for keys in by_type.values()), by_type
     for task in claimed:
         assert world.renew(task, progress="half").answer is Answer.OK
+        left = RunLeft(RunRef(task.task_type, task.key, task.token), "{}")
+        assert await world.store.keep_details([left], now=world.now) == [Answer.OK]
         assert (
             await world.settle(task, Transition.RETRY if task.key == "high" else Transition.COMPLETE)
         ).answer is Answer.OK
@@ -67,7 +70,13 @@ async def _run(world: World) -> None:
     assert {task.key for task in taken.tasks} == {"serial-2"}
     assert len(await world.store.abandon("i2", "lost-reply", now=world.now)) == len(TYPES)
     for task in await world.claim(10, TYPES):
-        await world.settle(task, Transition.FAIL)
+        await world.settle(task, Transition.FAIL, failure="f1", details="{}")
+    runs = (await world.store.runs(RunQuery(limit=10))).items
+    assert any(await world.store.details([RunRef(run.task_type, run.key, run.token) for run in runs]))
+    reports = [FailureReport(task_type=name, id="f1", kind="ValueError", at=world.now) for name in TYPES]
+    await world.store.count_failures(reports, now=world.now)
+    assert await world.store.mute_failure(TYPES[0], "f1", world.now + HOUR, "ada", now=world.now) is not None
+    assert [each.group.id for each in await world.store.failures()] == ["f1"] * len(TYPES)
 
 
 async def _apply(world: World) -> None:

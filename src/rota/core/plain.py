@@ -24,6 +24,9 @@ from rota.core.task_type import TaskType
 __all__ = ["RUNNING", "WAITING", "claim", "is_claimed_plainly", "says_success_alone", "success"]
 
 _LEASE: Final = {"token": -1, "lease_until": -1, "instance": "sample", "claim_id": "sample"}
+# What was claimed runs for its due time: its run's record need not name that once more.
+_CLAIMED: Final = {**_LEASE, "fire_at": -1}
+_UNCLAIMED: Final = {"fire_at": -2}
 
 
 def _sample(status: TaskStatus, lease: Mapping[str, Any]) -> Entry:
@@ -41,7 +44,6 @@ def _sample(status: TaskStatus, lease: Mapping[str, Any]) -> Entry:
         priority=-1,
         trigger_mode="sample",
         version=-1,
-        fire_at=-2,
         first_activity_at=-1,
         last_activity_at=-1,
         coalesced=-1,
@@ -57,8 +59,8 @@ def _sample(status: TaskStatus, lease: Mapping[str, Any]) -> Entry:
     return Entry(task, Past(last_exec_at=-1, last_claimed_at=-1, forget_at=-1))
 
 
-WAITING: Final = _sample(TaskStatus.PENDING, {})
-RUNNING: Final = _sample(TaskStatus.RUNNING, _LEASE)
+WAITING: Final = _sample(TaskStatus.PENDING, _UNCLAIMED)
+RUNNING: Final = _sample(TaskStatus.RUNNING, _CLAIMED)
 
 # --- a claim ----------------------------------------------------------------------------------------------------------
 

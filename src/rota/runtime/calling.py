@@ -22,8 +22,8 @@ async def call_handler(running: Running, handler: Handler, threads: Threads) -> 
         if handler.kind == "async":
             return of_value(await cast("Awaitable[object]", handler.call(task, run)))
         if handler.kind == "thread":
-            return of_value(await threads.run(lambda: handler.call(task, run)))
-        return await run_in_process(handler, task, running.timeout_ms, running.report_progress)
+            return of_value(await threads.run(lambda: handler.call(task, run), running.note_thread))
+        return await run_in_process(handler, task, running.timeout_ms, running)
     except asyncio.CancelledError as error:
         return _cancelled(running, error)
     except BaseException as error:  # KeyboardInterrupt, a library's own: the run has ended, and is settled
@@ -35,6 +35,7 @@ async def call_handler(running: Running, handler: Handler, threads: Threads) -> 
 
 def _cancelled(running: Running, error: asyncio.CancelledError) -> Verdict | None:
     """None if it was told to stop; a handler that cancels itself has simply failed."""
+    running.stopped_by = error
     job = asyncio.current_task()
     assert job is not None
     is_ours = job.cancelling() > 0

@@ -22,16 +22,23 @@ import runpy
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import BinaryIO, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from rota.clock import Millis, SystemClock
 from rota.codec import warmed
+from rota.core.run_details import Line, Step
+from rota.runtime import capture
+from rota.runtime.details import MAX_LINE, as_kept
 from rota.runtime.handler import Handler, HandlerFunction, is_async, make_handler
 from rota.runtime.process import ChildCall, ChildMessage, FunctionLocation
+from rota.runtime.raised import raised_by
 from rota.runtime.run import Run
-from rota.runtime.verdict import Verdict, of_error, of_value
+from rota.runtime.signals import Signal
+from rota.runtime.verdict import of_error, of_value
 
 __all__ = ["main"]
 
@@ -48,7 +55,7 @@ def main() -> None:
     _have_the_kernel_watch(lifeline)
     threading.Thread(target=_hold_on, args=(lifeline,), name="rota-lifeline", daemon=True).start()
     sys.path[:] = call.sys_path
-    say(ChildMessage(verdict=_carry_out(call, say)))
+    say(_carry_out(call, say))
 
 
 def _lifeline() -> int:
@@ -104,14 +111,51 @@ def _speaker(channel: BinaryIO) -> Say:
     return say
 
 
-def _carry_out(call: ChildCall, say: Say) -> Verdict:
+def _carry_out(call: ChildCall, say: Say) -> ChildMessage:
+    told = ToldRun(say)
+    capture.listen()
+    capture.entered(told)
     try:
         function = _find(call.location)
         handler = make_handler(call.task.task_type, function, positional=call.positional)
-        run = Run(call.task, call.timeout_ms, report=lambda progress: say(ChildMessage(progress=progress)))
-        return of_value(_call(handler, call, run))
+        run = Run(call.task, call.timeout_ms, told.report, told.step)
+        return ChildMessage(verdict=of_value(_call(handler, call, run)))
     except BaseException as error:  # the process ends either way; the verdict tells more than its exit code
-        return of_error(error)
+        why = (error.__cause__ or error.__context__) if isinstance(error, Signal) else error
+        return ChildMessage(verdict=of_error(error), raised=None if why is None else raised_by(why))
+
+
+class ToldRun:
+    """What the handler leaves, told to the worker as it comes: a child may die at any moment."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._clock = SystemClock()
+        self._started = self._clock.monotonic()
+        self._steps = 0
+
+    def report(self, progress: str) -> None:
+        self._say(ChildMessage(progress=progress))
+
+    def keep_line(self, text: str, level: str, logger: str = "") -> None:
+        self._say(ChildMessage(line=Line(self._at(), as_kept(text, MAX_LINE), level, logger[:100])))
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Generator[None]:
+        begun, place = Step(as_kept(name, 100), self._at()), self._steps
+        self._steps += 1
+        self._say(ChildMessage(step=begun, step_at=place))
+        error: str | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            self._say(ChildMessage(step=replace(begun, to_ms=self._at(), error=error), step_at=place))
+
+    def _at(self) -> Millis:
+        return max(0, round((self._clock.monotonic() - self._started) * 1_000))
 
 
 def _call(handler: Handler, call: ChildCall, run: Run) -> object:

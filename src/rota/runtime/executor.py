@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rota.clock import SECOND, Clock, Millis
 from rota.core.task import Task, Transition
 from rota.core.task_type import TaskType
+from rota.runtime import capture
 from rota.runtime.calling import call_handler
 from rota.runtime.handler import Handler
 from rota.runtime.health import Pulse
@@ -77,7 +78,7 @@ class Executor:
     def start(self, task: Task, held_since: float) -> Running:
         """Run a task that was claimed by a call sent at `held_since` (monotonic seconds)."""
         timeout_ms = self._types.get(task.task_type, _NO_TYPE).timeout_ms
-        running = self._open(Running(task, self._handlers.get(task.task_type), timeout_ms, held_since))
+        running = self._open(Running(task, self._handlers.get(task.task_type), timeout_ms, held_since, self._clock))
         if running.handler is None:
             self._end(running, Verdict(Transition.RELEASE))
         else:
@@ -88,7 +89,7 @@ class Executor:
 
     def put_back(self, task: Task, held_since: float, why: str) -> None:
         """Release a task that was claimed and is not begun here; it holds its slot until the store has taken that."""
-        self._end(self._open(Running(task, None, 0, held_since)), Verdict(Transition.RELEASE, error=why))
+        self._end(self._open(Running(task, None, 0, held_since, self._clock)), Verdict(Transition.RELEASE, error=why))
 
     def stop_all(self, cause: StopCause) -> None:
         """Tell every run to stop."""
@@ -129,6 +130,7 @@ class Executor:
             self._end(running, None)
             return
         running.entered = True
+        capture.entered(running)
         for observer in self.observers:
             observer.run_started(running)
         verdict = None if running.cause is not None else await call_handler(running, handler, self._threads)

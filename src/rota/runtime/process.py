@@ -13,21 +13,23 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from rota.clock import Millis
 from rota.codec import warmed
+from rota.core.run_details import Line, Step
 from rota.core.task import Task, Transition
 from rota.runtime.handler import Handler, HandlerFunction
+from rota.runtime.raised import Raised
 from rota.runtime.verdict import Verdict
 
 __all__ = ["ChildCall", "ChildMessage", "FunctionLocation", "run_in_process"]
 
 TERMINATE_GRACE = 1.0
 """Seconds between asking a process to end and ending it."""
-_LINE_LIMIT = 64 * 1024
+_LINE_LIMIT = 256 * 1024
 _COMMAND = (sys.executable, "-m", "rota.runtime.child")
 
 
@@ -50,18 +52,32 @@ class ChildCall(msgspec.Struct, frozen=True):
 
 
 class ChildMessage(msgspec.Struct, frozen=True):
-    """One line of the child's answer: progress (JSON in a text), or the verdict."""
+    """One line of the child's answer: progress (JSON in a text), a line, a step; last the verdict, what was raised."""
 
     progress: str | None = None
+    line: Line | None = None
+    step: Step | None = None
+    step_at: int = 0
     verdict: Verdict | None = None
+    raised: Raised | None = None
 
 
-_decode_message = warmed(msgspec.json.Decoder(ChildMessage), "{}").decode
+_decode_message = warmed(
+    msgspec.json.Decoder(ChildMessage), '{"line":{"at_ms":0,"text":""},"step":{"name":"","from_ms":0}}'
+).decode
 
 
-async def run_in_process(
-    handler: Handler, task: Task, timeout_ms: Millis, on_progress: Callable[[str], None] | None
-) -> Verdict:
+class Listener(Protocol):
+    """Whoever hears what a child tells before its verdict."""
+
+    raised: Raised | None
+
+    def report_progress(self, progress: str) -> None: ...
+    def keep_told_line(self, line: Line) -> None: ...
+    def keep_told_step(self, place: int, step: Step) -> None: ...
+
+
+async def run_in_process(handler: Handler, task: Task, timeout_ms: Millis, listener: Listener | None) -> Verdict:
     """The verdict of one run in a child process. Cancelling it kills the process and waits for its end."""
     call = ChildCall(location_of(handler.function), task, timeout_ms, handler.positional, tuple(sys.path))
     process = await asyncio.create_subprocess_exec(
@@ -72,7 +88,7 @@ async def run_in_process(
         start_new_session=True,
     )
     try:
-        verdict = await _converse(process, msgspec.json.encode(call), on_progress)
+        verdict = await _converse(process, msgspec.json.encode(call), listener)
         return verdict or _died(await process.wait())
     finally:
         await _end(process)
@@ -90,10 +106,8 @@ def location_of(function: HandlerFunction) -> FunctionLocation:
     return FunctionLocation(qualname, path=getattr(main, "__file__", None))
 
 
-async def _converse(
-    process: asyncio.subprocess.Process, call: bytes, on_progress: Callable[[str], None] | None
-) -> Verdict | None:
-    """Send the call, listen to the progress; the verdict, or None if the child ended without one."""
+async def _converse(process: asyncio.subprocess.Process, call: bytes, listener: Listener | None) -> Verdict | None:
+    """Send the call, listen to what is told; the verdict, or None if the child ended without one."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -101,11 +115,22 @@ async def _converse(
         await process.stdin.drain()
     while text := await process.stdout.readline():
         message = _decode_message(text)
+        if listener is not None:
+            _tell(listener, message)
         if message.verdict is not None:
             return message.verdict
-        if message.progress is not None and on_progress is not None:
-            on_progress(message.progress)
     return None
+
+
+def _tell(listener: Listener, message: ChildMessage) -> None:
+    if message.progress is not None:
+        listener.report_progress(message.progress)
+    if message.line is not None:
+        listener.keep_told_line(message.line)
+    if message.step is not None:
+        listener.keep_told_step(message.step_at, message.step)
+    if message.raised is not None:
+        listener.raised = message.raised
 
 
 def _died(code: int) -> Verdict:

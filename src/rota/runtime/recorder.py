@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.clock import Instant, Millis
+from rota.core.failure import FailureReport, add_reports
 from rota.core.history import Slice, add
 from rota.group_commit import MAX_GROUP
 from rota.logs import get_logger
@@ -45,24 +46,31 @@ class Recorder(Duty[RecordReport]):
         self._clock = context.clock
         self._call_timeout = context.call_timeout
         self._waiting: list[Slice] = []
+        self._failures: list[FailureReport] = []
         self._ahead_ms: Millis | None = None
         """By how much the store's clock is ahead of ours; None until a tick has told."""
 
     def ticked(self, now: Instant) -> None:
         """The store has told the time: what is new belongs to the minute that it lies in."""
         self._ahead_ms = now - self._clock.now()
-        if self._stats.has_news or self._waiting:
+        if self._stats.has_news or self._waiting or self._failures:
             self.wake()
 
     async def run_once(self, now: Instant | None = None) -> RecordReport:
         if self._stats.has_news:
-            self._waiting = self._bounded([*self._waiting, *self._stats.take_news(await self._time(now))])
+            at = await self._time(now)
+            self._waiting = self._bounded([*self._waiting, *self._stats.take_news(at)])
+            self._failures = add_reports([*self._failures, *self._stats.take_failures(at)])[-MOST_KEPT:]
         recorded = 0
         while self._waiting:
             group = self._waiting[:MAX_GROUP]
             await with_timeout(self._call_timeout, "record", self._store.record(group, now=now))
             del self._waiting[: len(group)]
             recorded += len(group)
+        while self._failures:
+            reports = self._failures[:MAX_GROUP]
+            await with_timeout(self._call_timeout, "count_failures", self._store.count_failures(reports, now=now))
+            del self._failures[: len(reports)]
         return RecordReport(recorded)
 
     def pause_after(self, report: RecordReport) -> float:

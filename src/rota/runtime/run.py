@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Final
 
@@ -23,13 +24,20 @@ class Run:
     `progress` may be called and `cancelled` read from any thread.
     """
 
-    __slots__ = ("_report", "_timeout_ms", "cancelled", "latest_progress", "task")
+    __slots__ = ("_report", "_step", "_timeout_ms", "cancelled", "latest_progress", "task")
 
-    def __init__(self, task: Task, timeout_ms: Millis, report: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        timeout_ms: Millis,
+        report: Callable[[str], None] | None = None,
+        step: Callable[[str], AbstractContextManager[None]] | None = None,
+    ) -> None:
         self.task: Final = task
         """The record of the task as it was claimed. It may have been changed since: ask the store."""
         self._timeout_ms = timeout_ms
         self._report = report
+        self._step = step
         self.cancelled = False
         """Whether the run was told to stop. A handler in a thread cannot be interrupted: it looks here now and then."""
         self.latest_progress: str | None = None
@@ -109,6 +117,10 @@ class Run:
         self.latest_progress = encoded.decode()
         if self._report is not None:
             self._report(self.latest_progress)
+
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """A named part of the run, as its page shows it: `with run.step("download"): ...`."""
+        return nullcontext() if self._step is None else self._step(name)
 
 
 def decode_payload(task: Task) -> object:

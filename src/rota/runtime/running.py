@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import AbstractContextManager
 
 import msgspec
 
-from rota.clock import Millis
+from rota.clock import Clock, Millis, SystemClock
+from rota.core.failure import Failure
+from rota.core.run_details import Line, Step
 from rota.core.task import Renewal, Settlement, Task
+from rota.runtime.details import Details
 from rota.runtime.handler import Handler
+from rota.runtime.raised import Raised
 from rota.runtime.run import Run
 from rota.runtime.verdict import StopCause, Verdict
 
@@ -28,11 +33,14 @@ class Running(msgspec.Struct, eq=False):
     timeout_ms: Millis
     held_since: float
     """Monotonic seconds: when the claim or renewal was sent that last gave us the lease."""
+    clock: Clock = msgspec.field(default_factory=SystemClock)
 
     run: Run | None = None
     """What the handler is given, if it asked for it."""
     job: asyncio.Task[None] | None = None
     """The handler's own task. The loop itself keeps no reference to it, also when the handler was given up on."""
+    claimed_since: float = 0.0
+    """Monotonic seconds: when its claim was sent."""
     started: float = 0.0
     deadline: float = math.inf
     """By the loop's clock: when it must have ended or, once it was told to stop, is given up on."""
@@ -43,7 +51,17 @@ class Running(msgspec.Struct, eq=False):
     is_abandoned: bool = False
     """Whether the handler was given up on: it ignored its cancellation, or its thread cannot be ended."""
     error: BaseException | None = None
-    """What the handler raised, for the log."""
+    """What the handler raised, for the log; a cancellation is not among it."""
+    stopped_by: BaseException | None = None
+    """The cancellation that has met it: it says where the handler was."""
+    thread: int | None = None
+    """The thread that it runs in, by its identifier."""
+    raised: Raised | None = None
+    """The same as its child process tells it."""
+    details: Details | None = None
+    """What it has left so far; None if that is nothing."""
+    failure: Failure | None = None
+    """What it failed of, once it has."""
 
     settling: bool = False
     settling_since: float = math.inf
@@ -64,9 +82,9 @@ class Running(msgspec.Struct, eq=False):
     progress_sent: str | None = None
 
     def __post_init__(self) -> None:
-        self.started = self.held_since
+        self.started = self.claimed_since = self.held_since
         if self.handler is not None and self.handler.run_parameter is not None:
-            self.run = Run(self.task, self.timeout_ms)
+            self.run = Run(self.task, self.timeout_ms, self._note_progress, self._step)
 
     @property
     def fence_since(self) -> float:
@@ -84,10 +102,41 @@ class Running(msgspec.Struct, eq=False):
         self.deadline = math.inf
         self.took_ms = max(0, round((at - self.started) * 1_000))
 
+    # --- what it leaves; any thread ---
+
+    def note_thread(self, thread: int) -> None:
+        self.thread = thread
+
+    def leave(self) -> Details:
+        """What it has left so far, to add to it."""
+        if self.details is None:
+            self.details = Details(self.clock, self.started)
+        return self.details
+
+    def keep_line(self, text: str, level: str, logger: str = "") -> None:
+        """A line that was logged or printed; what comes after its end is nobody's."""
+        if not self.settling:
+            self.leave().line(text, level, logger)
+
+    def keep_told_line(self, line: Line) -> None:
+        """One that its child process has kept."""
+        self.leave().add_line(line)
+
+    def keep_told_step(self, place: int, step: Step) -> None:
+        """A step that its child process has begun or ended."""
+        self.leave().put_step(place, step)
+
     def report_progress(self, progress: str) -> None:
         """Progress that comes as JSON from a process of its own."""
+        self._note_progress(progress)
         if self.run is not None:
             self.run.latest_progress = progress
+
+    def _note_progress(self, progress: str) -> None:
+        self.leave().progress(progress)
+
+    def _step(self, name: str) -> AbstractContextManager[None]:
+        return self.leave().step(name)
 
     def tell_to_stop(self, cause: StopCause) -> bool:
         """Note why it has to stop, from any thread; False if it was told before or is over. The first cause counts."""

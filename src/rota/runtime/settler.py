@@ -22,6 +22,7 @@ from rota.core.outcome import Answer, Settled
 from rota.core.task import Settlement
 from rota.runtime.duty import back_off_seconds
 from rota.runtime.health import Pulse
+from rota.runtime.leaving import left_by
 from rota.runtime.run_log import RunLog
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
@@ -68,6 +69,7 @@ class Settler:
     def settle(self, running: Running, verdict: Verdict) -> None:
         """Take over a run that has ended like this."""
         task = running.task
+        left = left_by(running, verdict)
         running.settlement = Settlement(
             task_type=task.task_type,
             key=task.key,
@@ -75,10 +77,12 @@ class Settler:
             transition=verdict.transition,
             duration_ms=running.took_ms,
             reason=verdict.reason,
-            error=verdict.error,
+            error=left.error,
             result=verdict.result,
             after_ms=verdict.after_ms,
             chance=self._chance(),
+            failure=left.failure,
+            details=left.details,
         )
         self._bring([running])
 
@@ -186,7 +190,7 @@ class Settler:
 def _leave_out_texts(running: Running) -> bool:
     """Settle the run without its texts; False if it has none."""
     assert running.settlement is not None
-    bare = replace(running.settlement, error=None, result=None)
+    bare = replace(running.settlement, error=None, result=None, details=None)
     if running.settlement == bare:
         return False
     running.settlement = bare

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from rota.clock import Instant, Millis
+from rota.core.distinct import number_of, smallest
+from rota.core.failure import LOST, Failure, FailureKey, FailureReport
 from rota.core.history import BOUNDS_MS, Resolution, Slice, bounded_reason
 from rota.core.task import Task, Transition
 from rota.runtime.running import Running
@@ -24,6 +26,22 @@ _NO_END: Final = {Transition.RELEASE: "released", Transition.SNOOZE: "snoozed"}
 _TAKEN: Final = frozenset({StopCause.LOST, StopCause.FENCED})
 # Looking a member up in its enum, and hashing one, cost more than all the additions together.
 _COMPLETE: Final = Transition.COMPLETE
+
+
+MOST_FAILURES: Final = 1_000
+"""Groups of failures that are counted between two reports."""
+_LOST: Final = Failure("lost", "", "The instance that ran it died.")
+
+
+class _FailureCount:
+    """How often a run has failed alike, and whose tasks those were."""
+
+    __slots__ = ("count", "failure", "users")
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        self.count = 0
+        self.users: set[int] = set()
 
 
 class RunStats:
@@ -106,6 +124,7 @@ class InstanceStats:
         """Activities, by type and by what they led to: whoever takes one adds it here."""
         self.passed: dict[str, Counter[str]] = {}
         """Runs that stopped without having ended, by type and by how: released, snoozed."""
+        self._failures: dict[FailureKey, _FailureCount] = {}
         self._new: _StatsByType = {}
         self._old: _StatsByType = {}
 
@@ -126,6 +145,8 @@ class InstanceStats:
                 self.passed.setdefault(task.task_type, Counter())[_NO_END[verdict.transition]] += 1
                 return
             reason = bounded_reason(verdict.reason)
+            if running.failure is not None:
+                self._count_failure(task, running.failure.id, running.failure)
         stats = self._new.get((task.task_type, task.trigger_mode)) or self._stats_of(task)
         stats.count(reason, running.took_ms)
         # Only a first attempt has waited for its due time; a retry's was set by its back-off.
@@ -143,6 +164,7 @@ class InstanceStats:
         self.reaped_total += 1
         took_ms = 0 if task.claimed_at is None else max(0, now - task.claimed_at)
         self._stats_of(task).count(bounded_reason(task.reason or "lost"), took_ms)
+        self._count_failure(task, LOST, _LOST)
 
     def claimed(self, count: int) -> None:
         self.claims_total += 1
@@ -155,11 +177,39 @@ class InstanceStats:
             stats = self._new[at] = RunStats()
         return stats
 
+    def _count_failure(self, task: Task, failure_id: str, failure: Failure) -> None:
+        at = task.task_type, failure_id
+        counted = self._failures.get(at)
+        if counted is None:
+            if len(self._failures) >= MOST_FAILURES:
+                return
+            counted = self._failures[at] = _FailureCount(failure)
+        counted.count += 1
+        if task.user_id is not None:
+            counted.users.add(number_of(task.user_id))
+
     # --- reading ---
 
     @property
     def has_news(self) -> bool:
         return bool(self._new)
+
+    def take_failures(self, now: Instant) -> list[FailureReport]:
+        """The failures that were counted since the last call."""
+        fresh, self._failures = self._failures, {}
+        return [
+            FailureReport(
+                task_type=task_type,
+                id=failure_id,
+                kind=counted.failure.kind,
+                place=counted.failure.place,
+                message=counted.failure.message,
+                count=counted.count,
+                users=smallest(counted.users),
+                at=now,
+            )
+            for (task_type, failure_id), counted in fresh.items()
+        ]
 
     def take_news(self, now: Instant) -> list[Slice]:
         """What was counted since the last call, as slices of the minute that `now` lies in."""

@@ -21,6 +21,10 @@ _Outcome = tuple[object, BaseException | None]
 coroutines that await it ends them all by itself if it is a GeneratorExit."""
 
 
+def _nobody(thread: int) -> None:
+    """Nobody wants to know."""
+
+
 class Threads:
     """A set of daemon threads that belongs to one worker."""
 
@@ -29,13 +33,15 @@ class Threads:
         self._lock = threading.Lock()
         self._closed = False
 
-    async def run(self, function: Callable[[], object]) -> object:
-        """The function's result, computed in a thread. Cancelling the caller leaves the thread to itself."""
+    async def run(self, function: Callable[[], object], on_thread: Callable[[int], None] = _nobody) -> object:
+        """The function's result, computed in a thread; `on_thread` is told which. Cancelling the caller leaves the
+        thread to itself."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         context = contextvars.copy_context()
 
         def job() -> None:
+            on_thread(threading.get_ident())
             outcome = _outcome(lambda: context.run(function))
             try:
                 loop.call_soon_threadsafe(_answer, future, outcome)

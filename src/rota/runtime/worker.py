@@ -19,6 +19,7 @@ from rota.core.task import Transition
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig, RotaError
 from rota.logs import get_logger
+from rota.runtime import capture
 from rota.runtime.dispatcher import BlockedTypes, Dispatcher, Slots
 from rota.runtime.duty import Duty, DutyContext, MakeDuties, with_timeout
 from rota.runtime.executor import Executor
@@ -26,6 +27,7 @@ from rota.runtime.handler import Handler
 from rota.runtime.health import Health, Pulse
 from rota.runtime.heartbeat import Heartbeat
 from rota.runtime.listener import Listener
+from rota.runtime.live_details import LiveDetails
 from rota.runtime.observer import Guarded, Observer
 from rota.runtime.pruner import Pruner
 from rota.runtime.pump import Pump
@@ -122,6 +124,7 @@ class Worker:
             Pruner(context, run_ttl_ms=settings.run_ttl_ms),
             self._recorder,
             self._pump,
+            LiveDetails(context, self._executor.running),
         ]
         if isinstance(store, Reconcilable):
             self._own.append(Reconciler(store, clock=clock, pulse=pulse, chance=chance))
@@ -214,6 +217,7 @@ class Worker:
         if self.is_running:
             raise RotaError("This worker is already running. Stop it first, or make another one.")
         self._done = asyncio.Event()
+        capture.listen()
 
     async def _work(self) -> None:
         self._expect_loops()
@@ -294,6 +298,7 @@ class Worker:
         finally:
             for deadline in self._deadlines:
                 deadline.cancel()
+            capture.stop_listening()
             self._executor.close()
             self._done.set()
 

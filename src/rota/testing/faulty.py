@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from rota.clock import Instant, Millis
+from rota.core.failure import FailureGroup, FailureReport
 from rota.core.history import Resolution, Slice
-from rota.core.outcome import Reply, Scheduled, Settled, Touched
+from rota.core.outcome import Answer, Reply, Scheduled, Settled, Touched
 from rota.core.task import Activity, Change, Identity, NewTask, Renewal, RunRecord, Settlement, Task, Transition
 from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
@@ -32,12 +33,15 @@ from rota.stores.base import (
     ClaimRequest,
     Counts,
     Erasure,
+    Failures,
     Instance,
     Page,
     Purged,
     QueuePosition,
     Restored,
+    RunLeft,
     RunQuery,
+    RunRef,
     Snapshot,
     Store,
     Taken,
@@ -264,6 +268,25 @@ class FaultyStore(Store):
 
     async def queue_position(self, identity: Identity, *, now: Instant | None = None) -> QueuePosition:
         return await self._do("queue_position", lambda: self.store.queue_position(identity, now=now))
+
+    async def keep_details(self, left: Sequence[RunLeft], *, now: Instant | None = None) -> list[Answer]:
+        return await self._do("keep_details", lambda: self.store.keep_details(left, now=now))
+
+    async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
+        return await self._do("details", lambda: self.store.details(runs))
+
+    async def count_failures(self, reports: Sequence[FailureReport], *, now: Instant | None = None) -> None:
+        await self._do("count_failures", lambda: self.store.count_failures(reports, now=now))
+
+    async def failures(self, task_type: str | None = None, failure_id: str | None = None) -> list[Failures]:
+        return await self._do("failures", lambda: self.store.failures(task_type, failure_id))
+
+    async def mute_failure(
+        self, task_type: str, failure_id: str, until: Instant | None, by: str, *, now: Instant | None = None
+    ) -> FailureGroup | None:
+        return await self._do(
+            "mute_failure", lambda: self.store.mute_failure(task_type, failure_id, until, by, now=now)
+        )
 
     async def record(self, slices: Sequence[Slice], *, now: Instant | None = None) -> None:
         await self._do("record", lambda: self.store.record(slices, now=now))

@@ -502,21 +502,21 @@ def failures(connection: Connection, task_type: str | None, failure_id: str | No
     given = {"task_type": task_type, "id": failure_id}
     asked = tuple(name for name, value in given.items() if value is not None)
     rows = connection.execute(_failures_statement(asked), {name: given[name] for name in asked})
-    return [Failures(decode_failure_group(row[0]), row[1]) for row in rows]
+    return [Failures(decode_failure_group(text), dead) for text, dead in rows]
 
 
 @cache
-def _failures_statement(asked: tuple[str, ...]) -> Select[Any]:
+def _failures_statement(asked: tuple[str, ...]) -> Select[str, int]:
     """The groups with the dead letters of each, so many of which are counted: each count is a walk along one index."""
-    group = failure_groups.alias("of").c
+    groups = failure_groups.alias("of")
+    group = groups.c
     dead = (
-        select(literal_column("1").label("one"))
+        select(_c.key)
         .where(_c.failure == group.id, _c.task_type == group.task_type, _in_state(TaskStatus.FAILED))
-        .correlate(group.id.table)
+        .correlate(groups)
         .limit(MOST_COUNTED)
-        .subquery()
     )
-    counted = select(func.count()).select_from(dead).correlate(group.id.table).scalar_subquery()
+    counted = select(func.count()).select_from(dead.subquery()).correlate(groups).scalar_subquery()
     return (
         select(group.failure_group, counted)
         .where(*(group[name] == bindparam(name) for name in asked))
