@@ -12,6 +12,8 @@ from typing import Any, cast
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
+from rota.masking import masker
+
 __all__ = ["get_logger"]
 
 
@@ -43,4 +45,4 @@ def _as_text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
     """The event and its values on one line; a traceback below."""
     trace = event.pop("exception", None)
     text = " ".join([str(event.pop("event")), *(f"{key}={value}" for key, value in event.items())])
-    return text if trace is None else f"{text}\n{trace}"
+    return text if trace is None else f"{text}\n{masker().text(trace)}"

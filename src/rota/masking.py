@@ -23,17 +23,19 @@ _WORDS: Final = (
 )
 _NAME: Final = re.compile(rf"(?:{_WORDS}|(?:^|[_-])(?:token|pwd))(?:[_-]?(?:value|hash|header|key))?$", re.IGNORECASE)
 _SAID: Final = re.compile(
-    # The name, what stands between, and the value: quoted to its quote, bare to where a value ends.
-    rf"""(?P<name>[\w.-]*(?:{_WORDS})[\w.-]*|\btoken)"""
-    r"""(?P<between>["']?\s*(?::\s*[\w.\[\]| ]+?\s*(?==))?(?:=>|:=|[:=])\s*)(?:(?P<scheme>Bearer|Basic)\s+)?"""
-    r"""(?:[bfru]{0,2}(?P<quote>["'])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)?|(?P<bare>[^\s"',;)\]}&]+))""",
+    # The end of the name, what stands between, and the value: quoted to its quote, bare to where a value ends. All but
+    # the value is bounded: a hostile text must not take the time of its length squared.
+    rf"""(?P<name>(?:{_WORDS})[\w.-]{{0,40}}|\btoken)"""
+    r"""(?P<between>["']?\s{0,8}(?::\s{0,8}[\w.\[\]| ]{1,60}?(?==))?(?:=>|:=|[:=])\s{0,8})"""
+    r"""(?:(?P<scheme>Bearer|Basic)\s{1,8})?"""
+    r"""(?:[bfru]{0,2}(?P<quote>["'])(?P<quoted>(?:\\.|(?!(?P=quote))[^\\\n])*)(?P=quote)?|(?P<bare>[^\s"',;)\]}&]+))""",
     re.IGNORECASE,
 )
 _SHAPES: Final = re.compile(
     r"(?P<before>://[^/\s:@]*:)[^/\s@]+(?=@)"
-    r"|(?P<bearer>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?P<bearer>\b(?:Bearer|Basic)\s{1,8})[A-Za-z0-9._~+/=-]{8,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    r"|(?<![\w-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
     r"|\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}"
     r"|\b(?:rota|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{16,}"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}",

@@ -61,3 +61,19 @@ def hangs(payload: object) -> None:
 def _wait_for(path: Path) -> None:
     while not path.exists():
         time.sleep(0.01)
+
+
+def leaves(user_id: str, payload: object, run: Run) -> None:
+    import logging
+
+    logging.getLogger("shop").info("charging %s", user_id)
+    run.progress({"done": 1})
+    with run.step("charge"):
+        print("api_key=sk-very-secret-0123456789")  # noqa: T201  # that is what is tried
+    sys.stdout.write("no line end")
+    raise ConnectionError("the gateway hung up")
+
+
+def leaves_and_dies(run: Run) -> None:
+    print("last words", flush=True)  # noqa: T201  # that is what is tried
+    os._exit(7)

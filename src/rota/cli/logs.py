@@ -9,12 +9,15 @@ import sys
 import structlog
 from structlog.typing import Processor
 
+from rota.runtime.capture import from_info_on
+
 __all__ = ["log_to_stderr"]
 
 
 def log_to_stderr(level: int = logging.INFO, *, as_json: bool) -> None:
     """Send what Rota logs to stderr, from this level on; ROTA_DEBUG shows everything."""
     shown = logging.DEBUG if os.environ.get("ROTA_DEBUG") else level
+    from_info_on()
     structlog.configure(
         processors=_processors(as_json=as_json),
         wrapper_class=structlog.make_filtering_bound_logger(shown),

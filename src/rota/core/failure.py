@@ -73,14 +73,14 @@ def failure_of_reason(reason: str, message: str) -> Failure:
 
 
 _SAME: Final = (
-    (re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), "<email>"),
-    (re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE), "<url>"),
+    (re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), "<email>"),
+    (re.compile(r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s'\"<>]+", re.IGNORECASE), "<url>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"), "<time>"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
     (re.compile(r"0x[0-9a-f]+", re.IGNORECASE), "<id>"),
-    (re.compile(r"""(?<!\w)(?P<quote>["'`])(?:\\.|(?!(?P=quote)).){0,500}(?P=quote)"""), "<text>"),
+    (re.compile(r"""(?<!\w)(?P<quote>["'`])(?:\\.|(?!(?P=quote))[^\\]){0,500}(?P=quote)"""), "<text>"),
     (re.compile(r"(?:/[\w.@-]+){2,}/?"), "<path>"),
-    (re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z_])[\w-]{2,}\b"), "<id>"),
+    (re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z_])[\w-]{2,}"), "<id>"),
     (re.compile(r"[-+]?\d[\d.,_]*"), "<n>"),
 )
 

@@ -32,6 +32,7 @@ from rota.clock import Millis, SystemClock
 from rota.codec import warmed
 from rota.core.run_details import Line, Step
 from rota.runtime import capture
+from rota.runtime.capture import LineBuffer
 from rota.runtime.details import MAX_LINE, as_kept
 from rota.runtime.handler import Handler, HandlerFunction, is_async, make_handler
 from rota.runtime.process import ChildCall, ChildMessage, FunctionLocation
@@ -113,6 +114,7 @@ def _speaker(channel: BinaryIO) -> Say:
 
 def _carry_out(call: ChildCall, say: Say) -> ChildMessage:
     told = ToldRun(say)
+    capture.from_info_on()
     capture.listen()
     capture.entered(told)
     try:
@@ -123,6 +125,8 @@ def _carry_out(call: ChildCall, say: Say) -> ChildMessage:
     except BaseException as error:  # the process ends either way; the verdict tells more than its exit code
         why = (error.__cause__ or error.__context__) if isinstance(error, Signal) else error
         return ChildMessage(verdict=of_error(error), raised=None if why is None else raised_by(why))
+    finally:
+        told.say_the_rest()
 
 
 class ToldRun:
@@ -133,12 +137,22 @@ class ToldRun:
         self._clock = SystemClock()
         self._started = self._clock.monotonic()
         self._steps = 0
+        self._written: dict[str, LineBuffer] = {}
 
     def report(self, progress: str) -> None:
         self._say(ChildMessage(progress=progress))
 
     def keep_line(self, text: str, level: str, logger: str = "") -> None:
         self._say(ChildMessage(line=Line(self._at(), as_kept(text, MAX_LINE), level, logger[:100])))
+
+    def keep_print(self, text: str, level: str) -> None:
+        for line in self._written.setdefault(level, LineBuffer()).add(text):
+            self.keep_line(line, level)
+
+    def say_the_rest(self) -> None:
+        """What was printed without a line end."""
+        for level in self._written:
+            self.keep_print("\n", level)
 
     @contextlib.contextmanager
     def step(self, name: str) -> Generator[None]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from rota.clock import Clock, Millis
 from rota.core.run_details import NO_DETAILS, Line, Progress, RunDetails, Step, encode_details
 from rota.masking import masker
+from rota.runtime.capture import LineBuffer
 from rota.stores.base import MAX_DETAILS_BYTES
 
 __all__ = ["MAX_LINE", "Details", "as_kept", "fitting"]
@@ -68,6 +69,8 @@ class Details:
         self._lines = _Ends[Line](_FIRST_LINES, _LAST_LINES)
         self._progress = _Ends[Progress](_FIRST_PROGRESS, _LAST_PROGRESS)
         self._steps: list[Step] = []
+        self._written_so_far: dict[str, LineBuffer] = {}
+        """What was printed and is no whole line yet, by its stream."""
         self._written = 0
         """How much there was when it was last written."""
         self._changes = 0
@@ -79,6 +82,11 @@ class Details:
     def add_line(self, line: Line) -> None:
         self._lines.add(line)
         self._changes += 1
+
+    def write(self, text: str, level: str) -> None:
+        """Keep what was printed, piece by piece."""
+        for line in self._written_so_far.setdefault(level, LineBuffer()).add(text):
+            self.line(line, level)
 
     def progress(self, value: str) -> None:
         """Keep one report, as JSON."""
@@ -120,8 +128,13 @@ class Details:
     def gathered(self) -> RunDetails:
         """All of it."""
         lines, progress = self._lines.kept(), self._progress.kept()
+        rest = [
+            Line(self._at(), as_kept(buffer.rest, MAX_LINE), level)
+            for level, buffer in self._written_so_far.items()
+            if buffer.rest.strip()
+        ]
         return RunDetails(
-            lines=lines,
+            lines=(*lines, *rest),
             lines_left_out=max(0, self._lines.added - len(lines)),
             progress=progress,
             progress_left_out=max(0, self._progress.added - len(progress)),

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rota.clock import Instant
+from rota.runtime import capture
 from rota.runtime.duty import Duty, DutyContext, with_timeout
 from rota.runtime.leaving import left_so_far
 from rota.runtime.running import Running
@@ -38,6 +39,7 @@ class LiveDetails(Duty[LiveDetailsReport]):
         self._call_timeout = context.call_timeout
 
     async def run_once(self, now: Instant | None = None) -> LiveDetailsReport:
+        capture.keep_listening()
         left: list[RunLeft] = []
         for running in [each for each in self._runs if each.details is not None and each.details.has_news]:
             assert running.details is not None

@@ -118,6 +118,11 @@ class Running(msgspec.Struct, eq=False):
         if not self.settling:
             self.leave().line(text, level, logger)
 
+    def keep_print(self, text: str, level: str) -> None:
+        """What was printed, piece by piece."""
+        if not self.settling:
+            self.leave().write(text, level)
+
     def keep_told_line(self, line: Line) -> None:
         """One that its child process has kept."""
         self.leave().add_line(line)
