@@ -9,6 +9,7 @@
     ├── UnknownTaskType         no such type is registered with the store
     ├── UnknownTask             no task has this identity
     ├── UnknownRun              no run has this id, or its record is gone
+    ├── UnknownFailure          no group of failures has this id, or it is gone
     ├── UnknownToken            no access token has this id
     ├── UnknownGroup            no agent group has this folder
     ├── RunnerUnavailable       an agent cannot be run here, or not in the isolation that was asked for
@@ -45,6 +46,7 @@ __all__ = [
     "SchemaMismatch",
     "StoreError",
     "StoreUnavailable",
+    "UnknownFailure",
     "UnknownGroup",
     "UnknownRun",
     "UnknownTask",
@@ -105,6 +107,12 @@ class UnknownRun(RotaError, LookupError):
     """No run has this id, or its record has been pruned."""
 
     code = "unknown_run"
+
+
+class UnknownFailure(RotaError, LookupError):
+    """No group of failures has this id, or nothing of it was seen for so long that it is gone."""
+
+    code = "unknown_failure"
 
 
 class UnknownToken(RotaError, LookupError):

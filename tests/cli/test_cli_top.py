@@ -108,6 +108,8 @@ def a_run(key: str, error: str) -> RunInfo:
         reason=None,
         result=None,
         error=error,
+        due_at=None,
+        failure=None,
     )
 
 

@@ -6,6 +6,7 @@ acts, and leaves an entry in the audit log with what was before and after.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Unpack
@@ -13,17 +14,21 @@ from typing import Final, NamedTuple, Unpack
 from msgspec.structs import replace as replace_query
 
 from rota.access import Actor, NewToken, Principal, Role, Token, Tokens
+from rota.app.again import SAME, once_more
+from rota.app.failures import one_failure
 from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered
 from rota.app.rota import Rota, ScheduleOptions
 from rota.app.schedules import ScheduleSettings
 from rota.app.views import is_filtered
 from rota.clock import Instant
 from rota.config.urls import masked
-from rota.core.outcome import Answer
+from rota.core.outcome import Answer, ScheduleOutcome
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
-from rota.errors import CountChanged, InvalidInput
+from rota.errors import CountChanged, IllegalTransition, InvalidInput, UnknownTask
+from rota.keys import shown_key
+from rota.masking import unmasked
 from rota.runtime.database_owner import DatabaseIdentity
-from rota.stores.base import MAX_PAGE, Erasure, Snapshot, Store, TaskQuery, TypeRecord
+from rota.stores.base import MAX_PAGE, Erasure, Failures, Snapshot, Store, TaskQuery, TypeRecord
 
 __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Meant", "Operator"]
 
@@ -190,6 +195,47 @@ class Operator(Actor):
         is_all = len(listed) <= MAX_COUNTED
         return Meant(Counted(len(listed) if is_all else MAX_COUNTED, is_all), _words(query), tuple(listed), rest)
 
+    # --- again ---
+
+    async def run_again(self, identity: Identity, payload: object = SAME) -> Receipt:
+        """Make the task of an identity once more, with what it carried or with another payload; due now.
+
+        A schedule goes on by itself: what is tried of it beside runs under a key of its own. One that is under way is
+        left alone.
+        """
+        self.need(Role.OPERATOR, "run a task again")
+        store = await self._store()
+        (task,) = await store.get([identity])
+        if task is None:
+            raise UnknownTask(
+                f"There is no task {identity.task_type}/{shown_key(identity.key)} any more, so nobody knows what it"
+                " carried. Make one with `rota task schedule`."
+            )
+        new = once_more(task, payload, uuid.uuid4().hex[:8])
+        async with self.recording("task.run_again", str(identity)) as note:
+            note.before = _picture(task)
+            (scheduled,) = await store.schedule([new])
+            if scheduled.outcome is ScheduleOutcome.EXISTS:
+                raise IllegalTransition(
+                    f"{identity.task_type}/{shown_key(new.key)} is under way, so it was not made once more."
+                    " Wait for its end, or cancel it."
+                )
+            receipt = Receipt.of(scheduled, new.identity)
+            note.after = receipt.to_dict()
+        return receipt
+
+    # --- failures ---
+
+    async def mute_failure(self, task_type: str, failure_id: str, until: Instant | None) -> Failures:
+        """Mute a group of failures until an instant; None lets it be heard again."""
+        self.need(Role.OPERATOR, "mute a group of failures")
+        store = await self._store()
+        async with self.recording("failure.mute", f"{task_type}/{failure_id}") as note:
+            note.before = (await one_failure(store, task_type, failure_id)).group.muted_until
+            await store.mute_failure(task_type, failure_id, until, self.principal.name)
+            note.after = until
+        return await one_failure(store, task_type, failure_id)
+
     # --- schedules ---
 
     async def upsert_schedule(
@@ -200,6 +246,9 @@ class Operator(Actor):
         async with self.recording("schedule.upsert", f"{task_type}/{schedule_id}") as note:
             before = await self._app.schedules.get(schedule_id, task_type)
             note.before = None if before is None else before.to_dict()
+            if before is not None and "payload" in settings:
+                # Whoever was shown it with its secrets hidden has not changed those.
+                settings["payload"] = unmasked(settings["payload"], before.payload)
             info = await self._app.schedules.upsert(schedule_id, type=task_type, **settings)
             note.after = info.to_dict()
         return info

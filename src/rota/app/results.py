@@ -11,14 +11,17 @@ from datetime import datetime
 from enum import StrEnum
 
 import msgspec
+from msgspec import structs
 
 from rota.clock import Instant, Millis, from_datetime, isoformat, to_datetime
 from rota.codec import to_json
 from rota.core.outcome import Answer, Reply, Scheduled, ScheduleOutcome, Touched, TouchOutcome
+from rota.core.run_details import RunDetails
 from rota.core.task import Identity, RunRecord, RunStatus, Task, TaskStatus, Transition, Want
 from rota.core.waiting import Reason, WaitExplanation
 from rota.errors import IllegalTransition, InvalidInput, LimitExceeded, UnknownTask
 from rota.keys import shown_key
+from rota.masking import masker
 from rota.triggers import AnyTrigger, Cron, Interval, Misfire, Overlap, decode_trigger, explain
 
 __all__ = [
@@ -30,6 +33,8 @@ __all__ = [
     "Waiting",
     "accepted",
     "answered",
+    "decoded",
+    "details_to_dict",
     "encode_json",
 ]
 
@@ -41,8 +46,15 @@ class _Answer:
     """A dataclass that can be written as JSON."""
 
     def to_dict(self) -> dict[str, Json]:
-        """Plain values: times as ISO 8601 in UTC, choices as their texts."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # pyright: ignore[reportArgumentType] -- every subclass is a dataclass
+        """Plain values, as people may read them: times as ISO 8601 in UTC, choices as their texts, secrets hidden."""
+        return {field.name: _shown(field.name, getattr(self, field.name)) for field in fields(self)}  # pyright: ignore[reportArgumentType] -- every subclass is a dataclass
+
+
+_WRITTEN_BY_OTHERS = frozenset({"payload", "progress", "result", "error"})
+
+
+def _shown(name: str, value: object) -> Json:
+    return masker().value(value) if value is not None and name in _WRITTEN_BY_OTHERS else _plain(value)
 
 
 def _plain(value: object) -> Json:
@@ -67,7 +79,8 @@ def encode_json(value: object, what: str) -> str | None:
         ) from None
 
 
-def _decoded(text: str | None) -> Json:
+def decoded(text: str | None) -> Json:
+    """What a text says as JSON; what is no JSON is said as it is."""
     if text is None:
         return None
     try:
@@ -137,6 +150,8 @@ class TaskDetails(_Answer):
     error: str | None
     result: str | None
     progress: Json
+    failure: str | None
+    """The group that its last failure belongs to."""
 
     @classmethod
     def of(cls, task: Task) -> TaskDetails:
@@ -151,7 +166,7 @@ class TaskDetails(_Answer):
             device_id=task.device_id,
             agent_id=task.agent_id,
             owner=task.owner,
-            payload=_decoded(task.payload),
+            payload=decoded(task.payload),
             priority=task.priority,
             serial=task.serial,
             coalesced=task.coalesced,
@@ -168,7 +183,8 @@ class TaskDetails(_Answer):
             reason=task.reason,
             error=task.error,
             result=task.result,
-            progress=_decoded(task.progress),
+            progress=decoded(task.progress),
+            failure=task.failure,
         )
 
 
@@ -234,6 +250,10 @@ class RunInfo(_Answer):
     reason: str | None
     result: str | None
     error: str | None
+    due_at: datetime | None
+    """When this attempt was due: from then on it waited."""
+    failure: str | None
+    """The group that its failure belongs to."""
 
     @classmethod
     def of(cls, run: RunRecord) -> RunInfo:
@@ -256,7 +276,20 @@ class RunInfo(_Answer):
             reason=run.reason,
             result=run.result,
             error=run.error,
+            due_at=_moment(run.was_due_at),
+            failure=run.failure,
         )
+
+
+def details_to_dict(details: RunDetails) -> dict[str, Json]:
+    """What a run has left, as plain values."""
+    return {
+        **structs.asdict(details),
+        "lines": [structs.asdict(line) for line in details.lines],
+        "progress": [{"at_ms": each.at_ms, "value": decoded(each.value)} for each in details.progress],
+        "steps": [structs.asdict(step) for step in details.steps],
+        "payload": decoded(details.payload),
+    }
 
 
 @dataclass(frozen=True)
@@ -304,7 +337,7 @@ class ScheduleInfo(_Answer):
             timezone=spoken,
             words=explain(trigger, spoken, 0, task.updated_at).words,
             next_fire=_next_fire(task, trigger),
-            payload=_decoded(task.payload),
+            payload=decoded(task.payload),
             owner=task.owner,
             priority=task.priority,
             serial=task.serial,

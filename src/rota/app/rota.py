@@ -33,6 +33,7 @@ from typing import (
     overload,
 )
 
+from rota.app.failures import FailureInfo
 from rota.app.host import Host
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
 from rota.app.schedules import instant_of
@@ -43,6 +44,7 @@ from rota.app.views import SWITCHES, choice
 from rota.batches.part import BatchesPart
 from rota.clock import Clock, Instant, parse_duration
 from rota.config import Config
+from rota.core.run_details import RunDetails, decode_details
 from rota.core.task import NewTask, RunStatus
 from rota.core.task_type import Option, RateLimit, RetryPolicy, TriggerMode
 from rota.errors import InvalidConfig, InvalidInput
@@ -52,7 +54,7 @@ from rota.logs import get_logger
 from rota.part import Part
 from rota.runtime import Health, declare
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, Store, TypeRecord
+from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, RunRef, Store, TypeRecord
 
 if TYPE_CHECKING:
     # Importing Rota imports no engine.
@@ -487,6 +489,7 @@ class Rota(SchedulerInterface):
         status: RunStatus | str | None = None,
         user_id: str | None = None,
         run_id: str | None = None,
+        failure: str | None = None,
         limit: int = DEFAULT_PAGE,
         cursor: str | None = None,
     ) -> Page[RunInfo]:
@@ -497,12 +500,25 @@ class Rota(SchedulerInterface):
             status=None if status is None else choice(RunStatus, status, "status"),
             user_id=user_id,
             run_id=run_id,
+            failure=failure,
             limit=limit,
             cursor=cursor,
         )
         store = await self.host.ready()
         page = await store.runs(query)
         return Page([RunInfo.of(run) for run in page.items], page.cursor)
+
+    async def run_details(self, run: RunInfo) -> RunDetails | None:
+        """What a run has left: its traceback, lines, progress and steps. None: nothing, or it is gone by now."""
+        store = await self.host.ready()
+        (text,) = await store.details([RunRef(run.task_type, run.key, run.token)])
+        return None if text is None else decode_details(text)
+
+    async def failures(self, task_type: str | None = None) -> list[FailureInfo]:
+        """The groups of failures, the one seen last first."""
+        store = await self.host.ready()
+        now = await store.now()
+        return [FailureInfo.of(found, now) for found in await store.failures(task_type)]
 
     async def types(self) -> list[TypeRecord]:
         """Every type that the store knows, with the operator's overrides."""

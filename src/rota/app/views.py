@@ -156,6 +156,7 @@ def task_query(
     owner: str | None = None,
     search: str | None = None,
     schedules: bool = False,
+    failure: str | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_PAGE,
 ) -> TaskQuery:
@@ -168,6 +169,7 @@ def task_query(
         owner=owner,
         search=search,
         schedules=schedules,
+        failure=failure,
         cursor=cursor,
         limit=limit,
     )
@@ -182,6 +184,7 @@ def filters_of(query: TaskQuery) -> dict[str, str]:
         "user": query.user_id,
         "owner": query.owner,
         "search": query.search,
+        "failure": query.failure,
     }
     return {name: str(value) for name, value in given.items() if value is not None}
 

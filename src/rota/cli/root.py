@@ -88,6 +88,7 @@ def _task(where: typer.Typer) -> None:
     command(where, "resume")(tasks.resume)
     command(where, "cancel")(tasks.cancel)
     command(where, "redrive")(tasks.redrive)
+    command(where, "again")(tasks.again)
     command(where, "purge")(tasks.purge)
     command(where, "reset")(tasks.reset)
 
@@ -135,6 +136,17 @@ def _dlq(where: typer.Typer) -> None:
     command(where, "ls")(dead_letters.ls)
     command(where, "redrive")(dead_letters.redrive)
     command(where, "purge")(dead_letters.purge)
+
+
+@group_later("failures", "Failures by groups: what fails, how often and for whom; run those of a group again.", root)
+def _failures(where: typer.Typer) -> None:
+    from rota.cli import failures
+
+    command(where, "ls")(failures.ls)
+    command(where, "show")(failures.show)
+    command(where, "redrive")(failures.redrive)
+    command(where, "mute")(failures.mute)
+    command(where, "unmute")(failures.unmute)
 
 
 @group_later("queue", "Queues: what waits, type by type.", root)

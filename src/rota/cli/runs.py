@@ -7,14 +7,16 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 
-from rota.app.results import RunInfo
+from rota.app.results import RunInfo, details_to_dict
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
+from rota.clock import Millis
+from rota.core.run_details import RunDetails, decode_details
 from rota.core.task import RunStatus
-from rota.errors import InvalidInput, UnknownTask
+from rota.errors import InvalidInput, UnknownRun
 from rota.keys import GLOBAL_KEY, shown_key
-from rota.stores.base import DEFAULT_PAGE, RunQuery, Store
+from rota.stores.base import DEFAULT_PAGE, RunQuery, RunRef, Store
 
 __all__ = ["ls", "show"]
 
@@ -38,6 +40,9 @@ async def ls(
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only runs of this key of --type.")] = None,
     status: Annotated[RunStatus | None, typer.Option("--status", help="Only runs that ended like this.")] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only runs for this user.")] = None,
+    failure: Annotated[
+        str | None, typer.Option("--failure", metavar="ID", help="Only failures of this group (`rota failures ls`).")
+    ] = None,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
     watch: WatchOption = False,
@@ -50,6 +55,7 @@ async def ls(
         key=GLOBAL_KEY if key == shown_key(GLOBAL_KEY) else key,
         status=status,
         user_id=user,
+        failure=failure,
         cursor=cursor,
         limit=limit,
     )
@@ -65,9 +71,38 @@ async def _list(cli: Cli, store: Store, query: RunQuery) -> None:
 
 
 async def show(cli: Cli, run_id: RunArgument) -> None:
-    """Show one run."""
+    """Show one run, with its traceback, its lines and its steps."""
     async with cli.store() as store:
         page = await store.runs(RunQuery(run_id=run_id, limit=1))
-    if not page.items:
-        raise UnknownTask(f"There is no run {run_id[:100]!r} in the log. `rota run ls` lists the runs that are kept.")
-    cli.output.one(RunInfo.of(page.items[0]).to_dict())
+        if not page.items:
+            raise UnknownRun(f"There is no run {run_id[:100]!r} in the log. `rota run ls` lists those that are kept.")
+        run = page.items[0]
+        (text,) = await store.details([RunRef(run.task_type, run.key, run.token)])
+    details = None if text is None else decode_details(text)
+    shown = RunInfo.of(run).to_dict()
+    if cli.output.as_json:
+        cli.output.one({**shown, "details": None if details is None else details_to_dict(details)})
+        return
+    cli.output.one(shown)
+    if details is not None:
+        _say_details(cli, details)
+
+
+def _say_details(cli: Cli, details: RunDetails) -> None:
+    """What the run has left, below its facts."""
+    say = cli.output.say
+    for step in details.steps:
+        end = "not ended" if step.to_ms is None else _span(step.to_ms - step.from_ms)
+        say(f"\nstep {step.name}: {end}{'' if step.error is None else f', {step.error}'}")
+    if details.lines:
+        say(f"\nlines{f' ({details.lines_left_out:,} left out)' if details.lines_left_out else ''}:")
+    for line in details.lines:
+        say(f"  {'+' + _span(line.at_ms):>9} {line.level:8} {line.text}")
+    if details.traceback is not None:
+        say(f"\n{details.traceback}")
+    if details.payload is not None:
+        say(f"\npayload: {details.payload}")
+
+
+def _span(span: Millis) -> str:
+    return f"{span} ms" if span < 1_000 else f"{span / 1_000:.1f} s"

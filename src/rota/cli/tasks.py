@@ -44,6 +44,7 @@ from rota.keys import UserKeyBuilder, shown_key
 from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 
 __all__ = [
+    "again",
     "cancel",
     "explain",
     "ls",
@@ -407,4 +408,16 @@ pause = _acting(Transition.PAUSE, "Hold a task back until it is resumed, or many
 resume = _acting(Transition.RESUME, "Let a paused task go on, or many.")
 cancel = _acting(Transition.CANCEL, "Cancel a task, or many; a running one is told to stop.")
 redrive = _acting(Transition.REDRIVE, "Run a failed task again with fresh counts, or many.")
+
+
+async def again(cli: Cli, task_type: TypeArgument, key: KeyArgument = None, payload: PayloadOption = None) -> None:
+    """Make an ended task once more, due now, with the payload that it carried or with another one."""
+    from rota.app.again import SAME
+
+    async with cli.session() as session:
+        task = await find_task(cli, session.store, Target(task_type, key))
+        receipt = await session.operator.run_again(task.identity, SAME if payload is None else read_payload(payload))
+    cli.output.one(receipt.to_dict(), f"{receipt.task_type}/{shown_key(receipt.key)} is due now.")
+
+
 purge = _acting(Transition.PURGE, "Remove a finished task for good, or many.")

@@ -227,6 +227,8 @@ def named_call(origin: str, transition: Transition, identities: Sequence[Identit
 
 def bulk_command(transition: Transition, query: TaskQuery) -> str:
     """The command that does the same to everything that matches."""
+    if query.failure is not None and query.task_type is not None:
+        return shlex.join(["rota", "failures", _word(transition), f"{query.task_type}/{query.failure}"])
     words = ["rota", "task", _word(transition), "--all"]
     if transition is Transition.RESUME and query.status is None is query.without:
         # Alone it would mean those that are paused, and not those that would be when their run ends.

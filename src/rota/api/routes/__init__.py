@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from rota.api.routes import (
     access,
     dead_letters,
+    failures,
     health,
     live,
     monitoring,
@@ -34,6 +35,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     schedules.router,
     schedules.acting,
     runs.router,
+    failures.router,
+    failures.acting,
     dead_letters.router,
     dead_letters.acting,
     touch.router,

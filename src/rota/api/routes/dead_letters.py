@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.filters import IdFilter, SearchFilter, TypeFilter
+from rota.api.filters import FailureFilter, IdFilter, SearchFilter, TypeFilter
 from rota.api.models import PageModel, Text, TypeName
 from rota.api.naming import identities_of
 from rota.api.paging import Cursor, Limit, page_shape
@@ -37,6 +37,7 @@ class DeadLettersRequest(Confirmed):
     type: TypeName | None = None
     user: Text | None = None
     search: Text | None = None
+    failure: Text | None = None
     all: bool = False
 
 
@@ -46,11 +47,14 @@ async def list_dead_letters(
     type: TypeFilter = None,  # noqa: A002 - people's word
     user: IdFilter = None,
     search: SearchFilter = None,
+    failure: FailureFilter = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of dead letters by type and key."""
-    query = task_query(type=type, status=TaskStatus.FAILED, user=user, search=search, cursor=cursor, limit=limit)
+    query = task_query(
+        type=type, status=TaskStatus.FAILED, user=user, search=search, failure=failure, cursor=cursor, limit=limit
+    )
     store = await service.app.store()
     return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
 
@@ -75,7 +79,7 @@ async def _carry_out(
 
 
 async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | list[Identity]:
-    is_narrowed = any((request.type, request.user, request.search))
+    is_narrowed = any((request.type, request.user, request.search, request.failure))
     given = sum((request.identities is not None, is_narrowed, request.all))
     if given != 1:
         raise InvalidInput(
@@ -83,7 +87,13 @@ async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | l
         )
     store = await service.app.store()
     if request.identities is None:
-        return task_query(type=request.type, status=TaskStatus.FAILED, user=request.user, search=request.search)
+        return task_query(
+            type=request.type,
+            status=TaskStatus.FAILED,
+            user=request.user,
+            search=request.search,
+            failure=request.failure,
+        )
     # Only what is dead: purging by this address must not remove a task that has just completed.
     tasks = await store.get(await identities_of(store, [(each.type, each.key) for each in request.identities]))
     return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Path
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.filters import IdFilter, KeyFilter, TypeFilter
+from rota.api.filters import FailureFilter, IdFilter, KeyFilter, TypeFilter
 from rota.api.models import PageModel
 from rota.api.naming import identity_of
 from rota.api.paging import Cursor, Limit, page_shape
-from rota.api.routes.task_models import RunModel
+from rota.api.routes.task_models import RunModel, RunWithDetailsModel
 from rota.api.routing import routes_for
+from rota.app.results import details_to_dict
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownRun
 
@@ -29,6 +30,7 @@ async def list_runs(
     key: KeyFilter = None,
     status: RunStatus | None = None,
     user: IdFilter = None,
+    failure: FailureFilter = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
@@ -37,16 +39,20 @@ async def list_runs(
         if type is None:
             raise InvalidInput("A key was given without a type. Add the type: keys are counted per type.")
         key = (await identity_of(await service.app.store(), type, key)).key
-    page = await service.app.runs(type, key=key, status=status, user_id=user, cursor=cursor, limit=limit)
+    page = await service.app.runs(
+        type, key=key, status=status, user_id=user, failure=failure, cursor=cursor, limit=limit
+    )
     return page_shape(page, lambda run: run.to_dict())
 
 
-@router.get("/runs/{run_id}", operation_id="get_run", response_model=RunModel)
+@router.get("/runs/{run_id}", operation_id="get_run", response_model=RunWithDetailsModel)
 async def get_run(
     service: Viewing, run_id: Annotated[str, Path(pattern="^[0-9]{1,18}$", description="The run's id.")]
 ) -> dict[str, object]:
-    """One run."""
+    """One run, with what it has left: its traceback, lines, progress and steps."""
     page = await service.app.runs(run_id=run_id, limit=1)
     if not page.items:
         raise UnknownRun(f"There is no run {run_id}, or its record is gone. GET /api/runs lists those there are.")
-    return page.items[0].to_dict()
+    run = page.items[0]
+    details = await service.app.run_details(run)
+    return {**run.to_dict(), "details": None if details is None else details_to_dict(details)}

@@ -9,7 +9,7 @@ from pydantic import Field
 from rota.api.models import AnswerModel, Json, Key, Moment, RequestModel, TypeName
 from rota.core.task import RunStatus, TaskStatus, Want
 
-__all__ = ["BulkAnswer", "Confirmed", "IdentityModel", "RunModel", "TaskModel"]
+__all__ = ["BulkAnswer", "Confirmed", "IdentityModel", "RunModel", "RunWithDetailsModel", "TaskModel"]
 
 
 class IdentityModel(RequestModel):
@@ -50,6 +50,8 @@ class TaskModel(AnswerModel):
     error: str | None
     result: str | None
     progress: Json
+    failure: str | None
+    """The group that its last failure belongs to."""
 
 
 class RunModel(AnswerModel):
@@ -73,6 +75,60 @@ class RunModel(AnswerModel):
     reason: str | None
     result: str | None
     error: str | None
+    due_at: Moment | None
+    """When this attempt was due: from then on it waited."""
+    failure: str | None
+    """The group that its failure belongs to."""
+
+
+class LineModel(AnswerModel):
+    """One line that was logged or printed."""
+
+    at_ms: int
+    """After the handler's start."""
+    level: str
+    logger: str
+    text: str
+
+
+class ProgressModel(AnswerModel):
+    """One report of progress."""
+
+    at_ms: int
+    value: Json
+
+
+class StepModel(AnswerModel):
+    """A named part of a run; without an end it had not ended."""
+
+    name: str
+    from_ms: int
+    to_ms: int | None
+    error: str | None
+
+
+class DetailsModel(AnswerModel):
+    """What a run has left; secrets are hidden."""
+
+    host: str
+    pid: int
+    waited_ms: int
+    """From the claim to the handler's start."""
+    exception: str | None
+    place: str | None
+    traceback: str | None
+    lines: list[LineModel]
+    lines_left_out: int
+    progress: list[ProgressModel]
+    progress_left_out: int
+    steps: list[StepModel]
+    payload: Json
+
+
+class RunWithDetailsModel(RunModel):
+    """A run with what it has left, if that is anything."""
+
+    details: DetailsModel | None
 
 
 class Confirmed(RequestModel):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.filters import IdFilter, SearchFilter, TypeFilter
+from rota.api.filters import FailureFilter, IdFilter, SearchFilter, TypeFilter
 from rota.api.models import (
     AnswerModel,
     Duration,
@@ -29,6 +29,7 @@ from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
 from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, RunModel, TaskModel
 from rota.api.routing import routes_for
+from rota.app.again import SAME
 from rota.app.operator import Done, Operator
 from rota.app.results import TaskDetails
 from rota.app.views import task_query
@@ -102,6 +103,7 @@ class SelectionModel(RequestModel):
     user: Text | None = None
     owner: Text | None = None
     search: Text | None = None
+    failure: Text | None = None
     schedules: bool = False
 
 
@@ -122,6 +124,7 @@ async def list_tasks(
     user: IdFilter = None,
     owner: IdFilter = None,
     search: SearchFilter = None,
+    failure: FailureFilter = None,
     schedules: Annotated[bool, Query(description="Only those with a trigger of their own.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
@@ -134,6 +137,7 @@ async def list_tasks(
         user=user,
         owner=owner,
         search=search,
+        failure=failure,
         schedules=schedules,
         cursor=cursor,
         limit=limit,
@@ -267,6 +271,26 @@ _offer(Transition.RESUME, "Let it go on; a series goes on with the first fire th
 _offer(Transition.CANCEL, "End it; the handler of a running one is cancelled within about a second.")
 _offer(Transition.RUN_NOW, "Make it due now. A series is not shifted by it.")
 _offer(Transition.REDRIVE, "Give a failed task another chance, with fresh counts.")
+
+
+class AgainRequest(RequestModel):
+    """The task once more; without a payload with the one that it carried."""
+
+    payload: Json = None
+
+
+@acting.post("/tasks/{type}/{key}/again", operation_id="run_task_again", response_model=ReceiptModel, status_code=201)
+async def run_task_again(
+    service: Viewing,
+    operator: Acting,
+    type: TypeInPath,  # noqa: A002 - the word of the address
+    key: KeyInPath,
+    request: AgainRequest,
+) -> dict[str, object]:
+    """Make an ended task once more, due now, with the payload that it carried or with another one."""
+    identity = await identity_of(await service.app.store(), type, key)
+    payload = request.payload if "payload" in request.model_fields_set else SAME
+    return (await operator.run_again(identity, payload)).to_dict()
 
 
 @acting.post("/tasks/{type}/{key}/purge", operation_id="purge_task", status_code=204)
