@@ -123,8 +123,25 @@ def _query(form: Form) -> TaskQuery:
         user=form.get("user"),
         owner=form.get("owner"),
         search=form.get("search"),
+        failure=form.get("failure"),
         schedules=form.get("schedules") == "true",
     )
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+async def _mute_failure(view: View, form: Form) -> Response:
+    task_type, failure = form.need("type"), form.need("failure")
+    until = view.now + parse_duration(form.need("for"), what="for")
+    await view.operator.mute_failure(task_type, failure, until)
+    return view.back(f"{task_type}/{failure} is muted until {view.clock(until)}.", _origin(view, form))
+
+
+async def _unmute_failure(view: View, form: Form) -> Response:
+    task_type, failure = form.need("type"), form.need("failure")
+    await view.operator.mute_failure(task_type, failure, None)
+    return view.back(f"{task_type}/{failure} is heard again.", _origin(view, form))
 
 
 # --- schedules -------------------------------------------------------------------------------------------------------
@@ -270,6 +287,8 @@ ACTS: Final = (
     ("/act/task", _task, Role.OPERATOR),
     ("/act/reset", _reset, Role.OPERATOR),
     ("/act/bulk", _bulk, Role.OPERATOR),
+    ("/act/failure/mute", _mute_failure, Role.OPERATOR),
+    ("/act/failure/unmute", _unmute_failure, Role.OPERATOR),
     ("/act/schedule", _schedule, Role.OPERATOR),
     ("/act/schedule/set", _upsert, Role.OPERATOR),
     ("/act/type", _type, Role.OPERATOR),

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from rota.api.paths import quote_key
 from rota.app.views import SWITCHES, filters_of
+from rota.core.failure import FailureGroup
 from rota.core.lifecycle import TABLE, goes_to
 from rota.core.task import Identity, Task, TaskStatus, Transition, Want
 from rota.dashboard.forms import written
 from rota.keys import GLOBAL_KEY
-from rota.stores.base import TaskQuery, TypeRecord
+from rota.stores.base import MOST_COUNTED, TaskQuery, TypeRecord
 
 __all__ = [
     "DANGEROUS",
@@ -30,6 +31,7 @@ __all__ = [
     "call",
     "named_call",
     "named_command",
+    "of_failure",
     "of_schedule",
     "of_task",
     "of_type",
@@ -154,6 +156,44 @@ def _on_schedule(transition: Transition, task: Task) -> Action:
 
 def _word(transition: Transition) -> str:
     return transition.value.replace("_", "-")
+
+
+def of_failure(group: FailureGroup, *, dead: int, is_muted: bool) -> list[Action]:
+    """Redrive the dead letters of a group, and no others; leave it aside, or hear of it again."""
+    redrive = [_redrive_failure(group, dead)] if dead else []
+    return [
+        *redrive,
+        _on_failure("Hear again", group, "unmute") if is_muted else _on_failure("Mute for a day", group, "mute"),
+    ]
+
+
+def _redrive_failure(group: FailureGroup, dead: int) -> Action:
+    those = (("type", group.task_type), ("status", TaskStatus.FAILED.value), ("failure", group.id))
+    return Action(
+        label=f"Redrive {dead:,}{'+' if dead >= MOST_COUNTED else ''}",
+        path="/act/bulk",
+        fields=(("event", Transition.REDRIVE.value), ("scope", "all"), *those),
+        command=shlex.join(["rota", "failures", "redrive", f"{group.task_type}/{group.id}"]),
+        method="POST",
+        url=f"/api/failures/{group.task_type}/{group.id}/redrive",
+        body="{}",
+        primary=True,
+    )
+
+
+def _on_failure(label: str, group: FailureGroup, verb: str) -> Action:
+    is_mute = verb == "mute"
+    return Action(
+        label=label,
+        path=f"/act/failure/{verb}",
+        fields=(("type", group.task_type), ("failure", group.id), *([("for", "1d")] if is_mute else [])),
+        command=shlex.join(
+            ["rota", "failures", verb, f"{group.task_type}/{group.id}", *(["--for", "1d"] if is_mute else [])]
+        ),
+        method="POST",
+        url=f"/api/failures/{group.task_type}/{group.id}/{verb}",
+        body='{"duration": "1d"}' if is_mute else None,
+    )
 
 
 def of_type(record: TypeRecord) -> list[Action]:

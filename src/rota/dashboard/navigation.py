@@ -30,6 +30,7 @@ PAGES: Final[tuple[MenuEntry, ...]] = (
     MenuEntry("tasks", "/tasks", "Tasks", "t", Role.VIEWER, "Work"),
     MenuEntry("schedules", "/schedules", "Schedules", "s", Role.VIEWER, "Work"),
     MenuEntry("runs", "/runs", "Runs", "r", Role.VIEWER, "Work"),
+    MenuEntry("failures", "/failures", "Failures", "f", Role.VIEWER, "Work"),
     MenuEntry("dead_letters", "/dead-letters", "Dead letters", "d", Role.VIEWER, "Work"),
     MenuEntry("instances", "/instances", "Instances", "i", Role.VIEWER, "System"),
     MenuEntry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),

@@ -20,6 +20,7 @@ from rota.dashboard.act import ACTS
 from rota.dashboard.forms import form_of
 from rota.dashboard.pages import (
     dead_letters,
+    failures,
     overview,
     runs,
     schedules,
@@ -44,6 +45,8 @@ PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
     ("/runs", runs.show, Role.VIEWER),
     ("/runs/{run_id}", runs.one, Role.VIEWER),
     ("/types/{task_type}", types.show, Role.VIEWER),
+    ("/failures", failures.show, Role.VIEWER),
+    ("/failures/{task_type}/{failure}", failures.one, Role.VIEWER),
     ("/dead-letters", dead_letters.show, Role.VIEWER),
     ("/instances", system.instances, Role.VIEWER),
     ("/audit", system.audit, Role.OPERATOR),

@@ -12,6 +12,7 @@ from typing import Final
 from rota.app.views import task_query
 from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.dashboard import actions
+from rota.dashboard.pages.failures import rows_of
 from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, type_names
 from rota.dashboard.view import Page, View
 from rota.stores.base import MAX_PAGE, Store, TaskQuery
@@ -19,6 +20,7 @@ from rota.stores.base import MAX_PAGE, Store, TaskQuery
 __all__ = ["identities_of", "show"]
 
 NO_REASON: Final = "none"
+MOST_GROUPS: Final = 6
 BULK: Final = ((Transition.REDRIVE, "Redrive"), (Transition.PURGE, "Purge"))
 
 
@@ -28,12 +30,15 @@ async def show(view: View) -> Page:
         status=TaskStatus.FAILED,
         user=view.given("user"),
         search=view.given("search"),
+        failure=view.given("failure"),
         cursor=view.given("cursor"),
         limit=MAX_PAGE,
     )
     reason = view.given("reason")
     store = await view.store()
-    page, names, counts = await asyncio.gather(filled(store, query), type_names(view), store.counts())
+    page, names, counts, groups = await asyncio.gather(
+        filled(store, query), type_names(view), store.counts(), store.failures(query.task_type)
+    )
     chosen = [task for task in page.items if reason in (None, task.reason or NO_REASON)]
     by_type = sorted(((of.failed, name) for name, of in counts.items() if of.failed), reverse=True)
     return Page(
@@ -48,6 +53,7 @@ async def show(view: View) -> Page:
             "reason": reason,
             "by_type": [(name, failed) for failed, name in by_type],
             "total": sum(failed for failed, _ in by_type),
+            "by_failure": rows_of(view, [group for group in groups if group.dead][:MOST_GROUPS]),
             "by_reason": Counter(task.reason or NO_REASON for task in page.items).most_common(12),
             "names": names,
             "actions_of": actions.of_task,
@@ -76,7 +82,12 @@ def _named(view: View, tasks: Sequence[Task]) -> list[Bulk]:
 async def identities_of(store: Store, query: TaskQuery, reason: str) -> list[Identity]:
     """The dead letters with a reason, of the first `MAX_PAGE` that match: the store keeps no index of reasons."""
     dead = task_query(
-        type=query.task_type, status=TaskStatus.FAILED, user=query.user_id, search=query.search, limit=MAX_PAGE
+        type=query.task_type,
+        status=TaskStatus.FAILED,
+        user=query.user_id,
+        search=query.search,
+        failure=query.failure,
+        limit=MAX_PAGE,
     )
     page = await filled(store, dead)
     return [task.identity for task in page.items if (task.reason or NO_REASON) == reason]

@@ -9,23 +9,27 @@ from typing import Final
 from markupsafe import Markup
 
 from rota.app.overview import MinuteView, Overview, overview
-from rota.clock import Millis
+from rota.clock import Instant, Millis
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Stack, bars, lines, log_height, nice_top, powers_up_to
+from rota.dashboard.pages.failures import rows_of
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput
+from rota.stores.base import Failures
 
 __all__ = ["show"]
 
 WINDOWS: Final = (30, 60, 180, 720)
 """Minutes to choose from."""
 MOST_COLUMNS: Final = 60
+MOST_FAILURES: Final = 6
 
 
 async def show(view: View) -> Page:
     minutes = _minutes(view.given("minutes"))
-    seen, records, attention = await asyncio.gather(
-        overview(view.app, minutes), view.app.types(), view.app.host.attention()
+    store = await view.store()
+    seen, records, attention, failures = await asyncio.gather(
+        overview(view.app, minutes), view.app.types(), view.app.host.attention(), store.failures()
     )
     columns = _columns(seen.per_minute)
     top = nice_top(max([1, *(success + failed + aside for _, success, failed, aside, *_ in columns)]))
@@ -47,6 +51,7 @@ async def show(view: View) -> Page:
             "lateness": _lateness(view, columns, powers),
             "late_axis": [words.span(10**power) for power in range(powers, -1, -1)],
             "first_at": columns[0][0],
+            "failures": rows_of(view, _latest(failures, view.now)),
             "reasons": list(seen.reasons.items())[:8],
             "most_reasons": max([1, *seen.reasons.values()]),
             "oldest": max(seen.types, key=lambda one: one.oldest_pending_ms, default=None),
@@ -81,6 +86,11 @@ def _columns(per_minute: Sequence[MinuteView]) -> list[_Column]:
         )
         for group in groups
     ]
+
+
+def _latest(failures: Sequence[Failures], now: Instant) -> list[Failures]:
+    """Groups that somebody wants to hear of, the one seen last first."""
+    return [found for found in failures if not found.group.is_muted(now)][:MOST_FAILURES]
 
 
 def _per_column(minutes: int) -> str:
