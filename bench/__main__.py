@@ -21,6 +21,7 @@ from bench.agents import agents
 from bench.batches import batches
 from bench.contest import NotMeasured, peers, scale, throughput
 from bench.events import events
+from bench.failures import failures
 from bench.hops import hops
 from bench.lists import lists
 from bench.memory import memory
@@ -33,6 +34,7 @@ PARTS: Mapping[str, Callable[[], None]] = {
     "scale": scale,
     "lists": lists,
     "service": service,
+    "failures": failures,
     "memory": memory,
     "agents": agents,
     "hops": hops,

@@ -29,7 +29,7 @@ from bench.lists import BIG, SMALL, TASKS, USER, fill_store
 from bench.minds import AGENT_SCHEDULE, CONTEXTS, GROUP, RUNS, SCHEDULES, TALKER, fill_minds
 from rota.stores import open_store
 
-__all__ = ["service"]
+__all__ = ["Served", "measured", "service", "serving"]
 
 STARTS = 5
 TIMES = 20
@@ -67,7 +67,7 @@ def starts() -> None:
     """From `rota up` in an empty folder to the first page, signed in."""
     taken: list[float] = []
     for _ in range(STARTS):
-        with tempfile.TemporaryDirectory() as folder, _serving(f"sqlite:///{folder}/rota.db", Path(folder)) as served:
+        with tempfile.TemporaryDirectory() as folder, serving(f"sqlite:///{folder}/rota.db", Path(folder)) as served:
             taken.append(served.seconds)
     print(
         f"rota up to the first page, {STARTS} times: {', '.join(f'{each:.2f}' for each in sorted(taken))} s", flush=True
@@ -75,9 +75,10 @@ def starts() -> None:
 
 
 @contextmanager
-def _serving(store: str, folder: Path, *options: str) -> Generator[Served]:
+def serving(store: str, folder: Path, *options: str, database: str | None = None) -> Generator[Served]:
+    """`rota up` on a store, which also has the database unless another one is named."""
     command = [sys.executable, "-m", "rota.cli", "--json", "--store", store, "up", "--port", "0", *options]
-    environ = {**os.environ, "ROTA_DATABASE": store}
+    environ = {**os.environ, "ROTA_DATABASE": database or store}
     # As it is installed: compiled, once.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Made first: setting a client up takes time that is not the service's.
@@ -123,13 +124,13 @@ async def _fill(url: str) -> None:
 def pages(url: str) -> None:
     """The 95th percentile of every page and every list."""
     folder = Path(url.partition("sqlite:///")[2].partition("?")[0]).parent
-    with _serving(url, folder, "--no-worker") as served, httpx.Client(cookies=served.cookies, timeout=30) as client:
+    with serving(url, folder, "--no-worker") as served, httpx.Client(cookies=served.cookies, timeout=30) as client:
         print(
             f"{TASKS:,} tasks, {CONTEXTS:,} contexts, {SCHEDULES:,} scheduled agents and {RUNS:,} runs of agents"
             f" on SQLite; p95 of {TIMES} each",
             flush=True,
         )
-        slowest = max(_measured(client, served.url, path) for path in _paths(client, served.url))
+        slowest = max(measured(client, served.url, path) for path in _paths(client, served.url))
         print(f"the slowest page or list takes {slowest:.0f} ms", flush=True)
 
 
@@ -219,7 +220,8 @@ def _paths(client: httpx.Client, url: str) -> list[str]:
     return found + calls
 
 
-def _measured(client: httpx.Client, url: str, path: str) -> float:
+def measured(client: httpx.Client, url: str, path: str) -> float:
+    """Print, and give, the 95th percentile of one address."""
     taken: list[float] = []
     for _ in range(TIMES):
         begun = time.perf_counter()
@@ -250,7 +252,7 @@ class Heard:
 
 def live() -> None:
     """500 listeners in other processes, each dropped every 10 s, while tasks come and go."""
-    with tempfile.TemporaryDirectory() as folder, _serving(f"sqlite:///{folder}/rota.db", Path(folder)) as served:
+    with tempfile.TemporaryDirectory() as folder, serving(f"sqlite:///{folder}/rota.db", Path(folder)) as served:
         context = multiprocessing.get_context("spawn")
         with context.Pool(PROCESSES) as pool:
             share = LISTENERS // PROCESSES

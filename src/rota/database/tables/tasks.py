@@ -118,7 +118,7 @@ partial_index("ix_tasks_purge", "purge_at IS NOT NULL", _c.purge_at)
 partial_index("ix_tasks_forget", "status IS NULL", _c.forget_at)
 partial_index("ix_tasks_owner", "owner IS NOT NULL", _c.owner, _c.task_type, _c.key)
 partial_index("ix_tasks_user", "user_id IS NOT NULL", _c.user_id, _c.task_type, _c.key)
-partial_index("ix_tasks_failure", "failure IS NOT NULL", _c.failure, _c.task_type, _c.key)
+partial_index("ix_tasks_failure", "failure IS NOT NULL", _c.failure, _c.status, _c.task_type, _c.key)
 partial_index("ix_tasks_schedules", "trigger IS NOT NULL", _c.task_type, _c.key)
 # OR, not IN: SQLite builds a table for every IN that it tests, at every write of a status.
 _SET_ASIDE = "status = 'failed' OR status = 'paused' OR status = 'cancelled'"

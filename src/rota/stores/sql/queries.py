@@ -222,7 +222,8 @@ def _asks_more(query: TaskQuery) -> bool:
 def _along(query: TaskQuery) -> Condition:
     """The condition of the index that knows most of what is asked, and has the order of pages."""
     if query.failure is not None:
-        return _c.failure == query.failure
+        of_failure = _c.failure == query.failure
+        return of_failure if query.status is None else of_failure & _in_state(query.status)
     if query.user_id is not None:
         return _c.user_id == query.user_id
     if query.owner is not None:
