@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 # Type checkers read the same names in `__init__.pyi`.
 _HOMES = {
     "rota.api.service": ("Service",),
+    "rota.app.failures": ("FailureInfo",),
     "rota.app.results": (
         "Receipt",
         "RunInfo",
@@ -85,6 +86,7 @@ _HOMES = {
         "ScheduleOutcome",
         "TouchOutcome",
     ),
+    "rota.core.run_details": ("RunDetails",),
     "rota.core.task": (
         "RunStatus",
         "TaskStatus",

@@ -1,4 +1,5 @@
 from rota.api.service import Service as Service
+from rota.app.failures import FailureInfo as FailureInfo
 from rota.app.results import Receipt as Receipt
 from rota.app.results import RunInfo as RunInfo
 from rota.app.results import ScheduleInfo as ScheduleInfo
@@ -44,6 +45,7 @@ from rota.core.alert import AlertSink as AlertSink
 from rota.core.alert import AlertUnit as AlertUnit
 from rota.core.outcome import ScheduleOutcome as ScheduleOutcome
 from rota.core.outcome import TouchOutcome as TouchOutcome
+from rota.core.run_details import RunDetails as RunDetails
 from rota.core.task import RunStatus as RunStatus
 from rota.core.task import TaskStatus as TaskStatus
 from rota.core.task import Want as Want

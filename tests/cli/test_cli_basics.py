@@ -25,6 +25,7 @@ from rota.errors import (
     RotaError,
     RunnerUnavailable,
     StoreError,
+    UnknownFailure,
     UnknownGroup,
     UnknownRun,
     UnknownTask,
@@ -194,7 +195,14 @@ def test_a_missing_server_is_3(rota: CallRota, command: str) -> None:
 
 def test_every_error_has_an_exit_code_of_its_own_kind() -> None:
     """1 is for what nobody expected; a new error that is not looked at here would get it by accident."""
-    unknown = (UnknownTaskType(""), UnknownTask(""), UnknownRun(""), UnknownToken(""), UnknownGroup(""))
+    unknown = (
+        UnknownTaskType(""),
+        UnknownTask(""),
+        UnknownRun(""),
+        UnknownFailure(""),
+        UnknownToken(""),
+        UnknownGroup(""),
+    )
     expected: dict[ExitCode, tuple[RotaError, ...]] = {
         ExitCode.BAD_INPUT: (InvalidInput(""), RunnerUnavailable(""), *unknown),
         ExitCode.STORE_UNAVAILABLE: (StoreError(""),),

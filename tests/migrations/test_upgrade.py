@@ -38,6 +38,7 @@ from rota.stores.sql import SqlStore
 from rota.testing.clock import FakeClock
 from rota.testing.conformance.world import WORK, World
 from rota.testing.servers import PostgresServer
+from rota.testing.waiting import PATIENCE
 
 OLDER = list(TABLES)
 """The revisions that were released before Rota had a place of its own."""
@@ -64,7 +65,9 @@ def revision_of(engine: Engine, version_table: str = VERSION_TABLE) -> str:
 
 
 def engine_of(url: str) -> Engine:
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    # Another one that writes the file may take its time, on a busy machine.
+    patience = {"timeout": PATIENCE} if url.startswith("sqlite") else {}
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), connect_args=patience)
 
 
 def tables_of(engine: Engine) -> list[Table]:

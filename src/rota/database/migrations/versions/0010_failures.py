@@ -15,7 +15,9 @@ def upgrade() -> None:
     op.add_column("scheduled_tasks", sa.Column("failure", _Name, nullable=True))
     op.add_column("task_run_logs", sa.Column("due_at", sa.BigInteger(), nullable=True))
     op.add_column("task_run_logs", sa.Column("failure", _Name, nullable=True))
-    _index("ix_tasks_failure", "scheduled_tasks", ["failure", "status", "task_type", "key"], where="failure IS NOT NULL")
+    _index(
+        "ix_tasks_failure", "scheduled_tasks", ["failure", "status", "task_type", "key"], where="failure IS NOT NULL"
+    )
     _index("ix_runs_failure", "task_run_logs", ["failure", "id"], where="failure IS NOT NULL")
     op.create_table(
         "run_details",
