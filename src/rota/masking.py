@@ -41,6 +41,8 @@ _SHAPES: Final = re.compile(
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}",
     re.DOTALL,
 )
+_FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
+"""What shells call the folder that they are in."""
 _SHORTEST: Final = 8
 """A value of the environment that is shorter is no secret: hiding it would hide words."""
 _LONGEST: Final = 100_000
@@ -85,7 +87,7 @@ class Masker:
 @lru_cache(1)
 def masker() -> Masker:
     """The one of this process, which knows the secrets of its environment."""
-    return Masker(value for name, value in os.environ.items() if is_secret_name(name))
+    return Masker(value for name, value in os.environ.items() if is_secret_name(name) and name not in _FOLDERS)
 
 
 def unmasked(edited: object, original: object) -> object:

@@ -75,3 +75,13 @@ def test_a_change_keeps_the_secrets_beside_it() -> None:
     original = {"to": "a@b.c", "password": "hunter2", "parts": [{"token": "t"}]}
     edited = {"to": "x@b.c", "password": HIDDEN, "parts": [{"token": HIDDEN}], "more": 1}
     assert unmasked(edited, original) == {"to": "x@b.c", "password": "hunter2", "parts": [{"token": "t"}], "more": 1}
+
+
+def test_the_folder_of_a_shell_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/srv/shop-of-ada")
+    monkeypatch.setenv("SHOP_PWD", "correct horse")
+    masker.cache_clear()
+    try:
+        assert masker().text("/srv/shop-of-ada/cards.py: correct horse") == f"/srv/shop-of-ada/cards.py: {HIDDEN}"
+    finally:
+        masker.cache_clear()

@@ -7,8 +7,9 @@ import os
 import sys
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
+from rota.masking import masker
 from rota.runtime.capture import from_info_on
 
 __all__ = ["log_to_stderr"]
@@ -32,9 +33,14 @@ def _processors(*, as_json: bool) -> list[Processor]:
         # A person has no use for the microseconds, and the line is long enough.
         structlog.processors.TimeStamper(fmt="iso" if as_json else "%Y-%m-%dT%H:%M:%SZ", utc=True),
     ]
+    # A traceback is a text before it is written: plain, without a handler's local variables, and with secrets hidden.
+    processors += [structlog.processors.format_exc_info, _without_secrets]
     if as_json:
-        return [*processors, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [*processors, structlog.processors.JSONRenderer()]
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    # Plain: the renderer's own choice prints a handler's local variables, secrets included, and takes long over it.
-    plain = structlog.dev.plain_traceback
-    return [*processors, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+    return [*processors, structlog.dev.ConsoleRenderer(colors=colors)]
+
+
+def _without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    hide = masker().text
+    return {name: hide(value) if isinstance(value, str) else value for name, value in event.items()}
