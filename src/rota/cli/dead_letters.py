@@ -22,7 +22,7 @@ from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 if TYPE_CHECKING:
     from rota.app.operator import Counted
 
-__all__ = ["ls", "purge", "redrive"]
+__all__ = ["COLUMNS", "ls", "purge", "redrive"]
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -30,12 +30,12 @@ TargetsArgument = Annotated[
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter, or every one of --type.")]
 
-_COLUMNS: Final = (
-    Column("TASK", "name"),
+COLUMNS: Final = (
+    Column("TASK", "name", is_id=True),
     Column("FAILED", "finished_at"),
-    Column("REASON", "reason"),
-    Column("ATTEMPT", "attempt"),
-    Column("ERROR", "error"),
+    Column("REASON", "reason", leaves=2),
+    Column("ATTEMPT", "attempt", leaves=1),
+    Column("ERROR", "error", gives_way=True),
 )
 
 
@@ -57,7 +57,7 @@ async def _show(cli: Cli, store: Store, query: TaskQuery) -> None:
     items = [TaskDetails.of(task).to_dict() for task in page.items]
     if not cli.output.as_json:
         items = [{**item, "name": f"{item['task_type']}/{shown_key(str(item['key']))}"} for item in items]
-    cli.output.page(items, _COLUMNS, cursor=page.cursor, empty="No dead letters.")
+    cli.output.page(items, COLUMNS, cursor=page.cursor, empty="No dead letters.")
 
 
 def _acting(transition: Transition, words: str) -> Command:

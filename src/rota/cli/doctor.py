@@ -37,7 +37,7 @@ CLOCK_TOLERANCE: Final[Millis] = 5 * SECOND
 _SET_BY: Final = {"store": "--store URL or `store`", "database": "`database` (ROTA_DATABASE)"}
 """Where somebody says which store and which database to use."""
 
-_COLUMNS: Final = (Column("CHECK", "check"), Column("STATUS", "status"), Column("DETAIL", "detail"))
+_COLUMNS: Final = (Column("CHECK", "check", is_id=True), Column("STATUS", "status"), Column("DETAIL", "detail"))
 
 
 async def doctor(cli: Cli) -> None:

@@ -23,22 +23,22 @@ ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="For h
 
 _LATEST: Final = 5
 _COLUMNS: Final = (
-    Column("FAILURE", "name"),
+    Column("FAILURE", "name", is_id=True),
     Column("COUNT", "count"),
     Column("USERS", "users"),
     Column("DEAD", "dead"),
     Column("LAST", "last_at"),
-    Column("EXCEPTION", "exception"),
-    Column("PLACE", "place"),
-    Column("MESSAGE", "message"),
-    Column("MUTED", "muted_until"),
+    Column("EXCEPTION", "exception", is_id=True),
+    Column("PLACE", "place", gives_way=True, leaves=2),
+    Column("MESSAGE", "message", gives_way=True),
+    Column("MUTED", "muted_until", leaves=1),
 )
 _RUN_COLUMNS: Final = (
-    Column("RUN", "run_id"),
-    Column("KEY", "user_key"),
+    Column("RUN", "run_id", is_id=True),
+    Column("KEY", "user_key", is_id=True),
     Column("STARTED", "started_at"),
-    Column("ATTEMPT", "attempt"),
-    Column("ERROR", "error"),
+    Column("ATTEMPT", "attempt", leaves=1),
+    Column("ERROR", "error", gives_way=True),
 )
 
 

@@ -14,14 +14,14 @@ from rota.stores.base import Store
 __all__ = ["ls"]
 
 _COLUMNS: Final = (
-    Column("INSTANCE", "instance"),
-    Column("HOST", "host"),
-    Column("PID", "pid"),
+    Column("INSTANCE", "instance", is_id=True),
+    Column("HOST", "host", is_id=True),
+    Column("PID", "pid", leaves=2),
     Column("STATE", "state"),
     Column("RUNNING", "running"),
-    Column("STARTED", "started_at"),
+    Column("STARTED", "started_at", leaves=1),
     Column("SEEN", "seen_at"),
-    Column("TYPES", "types"),
+    Column("TYPES", "types", gives_way=True),
 )
 
 

@@ -1,7 +1,8 @@
 """One call of `rota`: its global options, its configuration, its store.
 
 A command is a function whose first parameter is a `Cli`; the rest is Typer's. `command` adds `--json`, `--store` and
-`--config` to each, so that they are accepted before and after the name of the command alike.
+`--config` to each, so that they are accepted before and after the name of the command alike. To a list it adds `--wide`
+and `--columns`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from urllib.parse import unquote
 import typer
 
 from rota.cli.later import MARKUP
-from rota.cli.output import Output
+from rota.cli.output import Output, View
 from rota.cli.parts import own_parts
 from rota.clock import SECOND
 
@@ -46,6 +47,11 @@ _STORE = Annotated[
 _CONFIG = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="The configuration (YAML).", rich_help_panel="Global"),
+]
+_WIDE = Annotated[bool, typer.Option("--wide", help="Show every column, and cut nothing.", rich_help_panel="Table")]
+_COLUMNS = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="A,B,C", help="Show these columns, by their headings.", rich_help_panel="Table"),
 ]
 
 
@@ -75,9 +81,9 @@ class Session(NamedTuple):
 class Cli:
     """What a command works with."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, view: View | None = None) -> None:
         self.options = options
-        self.output = Output(as_json=options.as_json)
+        self.output = Output(as_json=options.as_json, view=view)
 
     @cached_property
     def config(self) -> Config:
@@ -169,13 +175,13 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def command(
-    where: typer.Typer, name: str, *, works_long: bool = False
+    where: typer.Typer, name: str, *, works_long: bool = False, lists: bool = False
 ) -> Callable[[Callable[Concatenate[Cli, _P], _Outcome]], Callable[Concatenate[Cli, _P], _Outcome]]:
     """Register a function as a command of a group; the function itself stays as it is. One that works for long runs on
-    a faster event loop, if there is one."""
+    a faster event loop, if there is one. One that `lists` shows a table and has its options; `ls` always does."""
 
     def register(function: Callable[Concatenate[Cli, _P], _Outcome]) -> Callable[Concatenate[Cli, _P], _Outcome]:
-        where.command(name)(_runner(function, works_long=works_long))
+        where.command(name)(_runner(function, works_long=works_long, lists=lists or name == "ls"))
         return function
 
     return register
@@ -211,31 +217,44 @@ def _outer(ctx: typer.Context) -> Options | None:
     return found if isinstance(found, Options) else None
 
 
-def _runner(function: Callable[Concatenate[Cli, _P], _Outcome], *, works_long: bool) -> Callable[..., None]:
+def _runner(
+    function: Callable[Concatenate[Cli, _P], _Outcome], *, works_long: bool, lists: bool
+) -> Callable[..., None]:
     """The function as Typer wants it: the global options among its parameters, and not a coroutine."""
 
     def run(ctx: typer.Context, as_json: bool, store: str | None, config: Path | None, **given: object) -> None:
-        cli = Cli(Options(as_json, store, config).over(_outer(ctx)))
+        view = _view(given.pop("wide"), given.pop("columns")) if lists else None
+        cli = Cli(Options(as_json, store, config).over(_outer(ctx)), view)
         outcome = function(cli, **given)  # pyright: ignore[reportCallIssue] - Typer has made `given` from the signature
         if outcome is not None:
             from rota.cli.event_loop import run_on_loop
 
             run_on_loop(outcome, fast=works_long)
 
-    signature = _signature(function)
+    signature = _signature(function, lists=lists)
     run.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess] - the documented way to state one
     run.__annotations__ = {name: item.annotation for name, item in signature.parameters.items()}
     run.__doc__ = function.__doc__
     return run
 
 
-def _signature(function: Callable[..., object]) -> inspect.Signature:
+def _view(wide: object, columns: object) -> View:
+    names = columns.lower().split(",") if isinstance(columns, str) else []
+    return View(bool(wide), tuple(name.strip().replace(" ", "_") for name in names))
+
+
+def _signature(function: Callable[..., object], *, lists: bool) -> inspect.Signature:
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    of_lists = [
+        inspect.Parameter("wide", keyword, annotation=_WIDE, default=False),
+        inspect.Parameter("columns", keyword, annotation=_COLUMNS, default=None),
+    ]
     return inspect.Signature(
         [
             inspect.Parameter("ctx", keyword, annotation=typer.Context),
             *(parameter.replace(kind=keyword) for parameter in own),
+            *(of_lists if lists else []),
             inspect.Parameter("as_json", keyword, annotation=_JSON, default=False),
             inspect.Parameter("store", keyword, annotation=_STORE, default=None),
             inspect.Parameter("config", keyword, annotation=_CONFIG, default=None),

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from rota.cli.table import NOTHING, Column, print_plain, print_table
+from rota.cli.table import NOTHING, Column, View, chosen, print_plain, print_table, print_wide
 from rota.clock import Instant, Millis, SystemClock, format_duration, isoformat
 from rota.printable import printable, printable_lines
 
-__all__ = ["Column", "Output", "relative", "write_json"]
+__all__ = ["Column", "Output", "View", "relative", "write_json"]
 
 
 def write_json(value: object, stream: IO[str]) -> None:
@@ -37,10 +37,11 @@ def _rounded(span: Millis) -> Millis:
 
 
 class Output:
-    """Where a command's words go. With `as_json` only JSON reaches stdout."""
+    """Where a command's words go. With `as_json` only JSON reaches stdout. A command that lists has a `view`."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, view: View | None = None) -> None:
         self.as_json = as_json
+        self.view = view
         self.on_terminal = sys.stdout.isatty()
 
     def one(self, value: Mapping[str, object], sentence: str | None = None) -> None:
@@ -62,6 +63,7 @@ class Output:
         **more: object,
     ) -> None:
         """A list: as `{"items", "cursor"}` or as a table. `empty` says what to do when there is nothing to show."""
+        columns = chosen(columns, self.view)
         if self.as_json:
             write_json({"items": items, "cursor": cursor, **more}, sys.stdout)
         elif not items:
@@ -101,10 +103,17 @@ class Output:
         def rows(show: Callable[[str, object], str]) -> list[list[str]]:
             return [[show(column.name, item.get(column.name)) for column in columns] for item in items]
 
-        if self.on_terminal:
-            print_table(columns, rows(_for_people), rows(_in_short))
-        else:
+        if not self.on_terminal:
             print_plain([[column.heading for column in columns], *rows(_exact)])
+        elif self.view is not None and self.view.is_wide:
+            print_wide(columns, rows(_for_people))
+        else:
+            self._say_what_left(print_table(columns, rows(_for_people), rows(_in_short)))
+
+    def _say_what_left(self, columns: Sequence[Column]) -> None:
+        if columns and self.view is not None:
+            names = ", ".join(column.choice for column in columns)
+            self.note(f"No room for: {names}. --wide shows all, --columns a,b,c those that you name.")
 
 
 def _exact(name: str, value: object) -> str:

@@ -14,15 +14,15 @@ from rota.stores.base import Counts, Store
 __all__ = ["ls"]
 
 _COLUMNS: Final = (
-    Column("TYPE", "task_type"),
+    Column("TYPE", "task_type", is_id=True),
     Column("STATE", "state"),
     Column("PENDING", "pending"),
     Column("RUNNING", "running"),
-    Column("PAUSED", "paused"),
+    Column("PAUSED", "paused", leaves=3),
     Column("FAILED", "failed"),
     Column("NEXT DUE", "due_at"),
-    Column("MAX PENDING", "max_pending"),
-    Column("PER SECOND", "rate"),
+    Column("MAX PENDING", "max_pending", leaves=2),
+    Column("PER SECOND", "rate", leaves=1),
 )
 
 

@@ -18,19 +18,23 @@ from rota.errors import InvalidInput, UnknownRun
 from rota.keys import GLOBAL_KEY, shown_key
 from rota.stores.base import DEFAULT_PAGE, RunQuery, RunRef, Store
 
-__all__ = ["ls", "show"]
+__all__ = ["COLUMNS", "ls", "show"]
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run ls` prints it.")]
 
-_COLUMNS: Final = (
-    Column("RUN", "run_id"),
-    Column("TYPE", "task_type"),
-    Column("KEY", "user_key"),
+COLUMNS: Final = (
+    Column("RUN", "run_id", is_id=True),
+    Column("TYPE", "task_type", is_id=True),
+    Column("KEY", "user_key", is_id=True),
     Column("STATUS", "status"),
     Column("STARTED", "started_at"),
     Column("MS", "duration_ms"),
-    Column("ATTEMPT", "attempt"),
-    Column("REASON", "reason"),
+    Column("ATTEMPT", "attempt", leaves=1),
+    Column("REASON", "reason", gives_way=True),
+    Column("USER", "user_id", is_id=True, is_extra=True),
+    Column("INSTANCE", "instance", is_id=True, is_extra=True),
+    Column("DUE", "due_at", is_extra=True, leaves=2),
+    Column("ERROR", "error", gives_way=True, is_extra=True),
 )
 
 
@@ -67,7 +71,7 @@ async def _list(cli: Cli, store: Store, query: RunQuery) -> None:
         lambda cursor, limit: store.runs(replace(query, cursor=cursor, limit=limit)), query.limit, query.cursor
     )
     items = [RunInfo.of(run).to_dict() for run in page.items]
-    cli.output.page(items, _COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
+    cli.output.page(items, COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
 
 
 async def show(cli: Cli, run_id: RunArgument) -> None:

@@ -34,13 +34,13 @@ ZoneOption = Annotated[
 ]
 
 _COLUMNS: Final = (
-    Column("TYPE", "task_type"),
-    Column("ID", "id"),
+    Column("TYPE", "task_type", is_id=True),
+    Column("ID", "id", is_id=True),
     Column("STATUS", "status"),
-    Column("WHEN", "words"),
+    Column("WHEN", "words", gives_way=True),
     Column("NEXT", "next_fire"),
-    Column("RUNS", "runs"),
-    Column("OWNER", "owner"),
+    Column("RUNS", "runs", leaves=1),
+    Column("OWNER", "owner", is_id=True, leaves=2),
 )
 
 

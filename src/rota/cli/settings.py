@@ -9,7 +9,7 @@ from rota.cli.output import Column
 
 __all__ = ["show"]
 
-_COLUMNS: Final = (Column("SETTING", "path"), Column("VALUE", "value"), Column("SOURCE", "source"))
+_COLUMNS: Final = (Column("SETTING", "path", is_id=True), Column("VALUE", "value"), Column("SOURCE", "source"))
 
 
 def show(cli: Cli) -> None:

@@ -1,4 +1,8 @@
-"""A list on the screen: a line a row where there is room. Where there is not, ids stay whole and the rest gives way."""
+"""A list on the screen: a line a row where there is room. Where there is not, ids stay whole and the rest gives way.
+
+First an instant says only how far away it is, then columns leave in the order that the list has fixed, then long texts
+are cut; and if the row has still no room for an id, the id has a line of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rota.errors import InvalidInput
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["NOTHING", "Column", "print_plain", "print_table"]
+__all__ = ["NOTHING", "Column", "View", "chosen", "print_plain", "print_table", "print_wide"]
 
 NOTHING: Final = "-"
 _GAP: Final = 3
@@ -68,8 +74,34 @@ class Column(NamedTuple):
     """Whether people copy it: it is never broken. Where the row has no room for it, it has a line of its own."""
     gives_way: bool = False
     """Whether it is cut where there is no room for everything; all others are shown whole."""
-    from_width: int = 0
-    """Narrower terminals go without it, unless there is room for everything."""
+    leaves: int = 0
+    """When it leaves where there is no room for everything: 1 is the first to go; 0 stays."""
+    is_extra: bool = False
+    """Whether it is shown only where it is asked for."""
+
+    @property
+    def choice(self) -> str:
+        """What people choose it by: its heading, as one word."""
+        return self.heading.lower().replace(",", "").replace(" ", "_")
+
+
+class View(NamedTuple):
+    """What of a list somebody wants to see: `--wide` and `--columns`."""
+
+    is_wide: bool = False
+    columns: tuple[str, ...] = ()
+
+
+def chosen(columns: Sequence[Column], view: View | None) -> Sequence[Column]:
+    """The columns that are shown, in the order that was asked for. A name that none of them has is refused."""
+    if view is None or not view.columns:
+        return columns if view is not None and view.is_wide else [one for one in columns if not one.is_extra]
+    known = {name: one for one in columns for name in (one.name, one.choice)}
+    odd = next((name for name in view.columns if name not in known), None)
+    if odd is not None:
+        names = ", ".join(one.choice for one in columns)
+        raise InvalidInput(f"This list has no column {odd[:100]!r}. Its columns: {names}.")
+    return list(dict.fromkeys(known[name] for name in view.columns))
 
 
 def print_plain(rows: Rows) -> None:
@@ -80,8 +112,8 @@ def print_plain(rows: Rows) -> None:
         sys.stdout.write(line.rstrip() + "\n")
 
 
-def print_table(columns: Sequence[Column], rows: Rows, short: Rows) -> None:
-    """For people: the rows, or the short ones where there is no room for them."""
+def print_table(columns: Sequence[Column], rows: Rows, short: Rows) -> list[Column]:
+    """For people: the rows, or the short ones where there is no room for them. Answers which columns had to leave."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -89,11 +121,17 @@ def print_table(columns: Sequence[Column], rows: Rows, short: Rows) -> None:
         needs = _needs(columns, shown)
         if sum(needs) + _GAP * len(needs) <= console.width:
             _print_rich(console, columns, shown)
-            return
-    if any(column.is_id for column in columns):
-        _print_narrow(console, columns, short)
-    else:
-        _print_rich(console, columns, short)
+            return []
+    return _print_narrow(console, columns, short)
+
+
+def print_wide(columns: Sequence[Column], rows: Rows) -> None:
+    """For people who want all of it: nothing is cut, and the terminal breaks the lines."""
+    from rich.console import Console
+
+    needs = _needs(columns, rows)
+    layout = _Layout((), range(len(columns)), (), needs, sum(needs) + _GAP * len(needs))
+    _print_lines(Console(highlight=False), columns, rows, layout)
 
 
 def _print_rich(console: Console, columns: Sequence[Column], rows: Rows) -> None:
@@ -139,25 +177,54 @@ class _Layout(NamedTuple):
     """Of a line."""
 
 
-def _print_narrow(console: Console, columns: Sequence[Column], rows: Rows) -> None:
-    from rich.text import Text
-
-    kept = [place for place, column in enumerate(columns) if console.width >= column.from_width]
+def _print_narrow(console: Console, columns: Sequence[Column], rows: Rows) -> list[Column]:
+    room = console.width - _EDGES
+    kept = _kept(columns, _needs(columns, rows), room)
     shown = [columns[place] for place in kept]
     cells = [[row[place] for place in kept] for row in rows]
-    layout = _layout(shown, _needs(shown, cells), console.width - _EDGES)
+    _print_lines(console, shown, cells, _layout(shown, _needs(shown, cells), room))
+    return [column for place, column in enumerate(columns) if place not in kept]
 
-    def print_lines(row: Sequence[Text]) -> None:
-        for line in _lines(console, shown, row, layout):
+
+def _kept(columns: Sequence[Column], needs: Sequence[int], room: int) -> list[int]:
+    """The places of the columns that stay: one after the other leaves, until a row has room for the others.
+
+    Where it never has, the ids have lines of their own, and the others the whole row.
+    """
+    order = [place for place, column in enumerate(columns) if column.leaves]
+    order.sort(key=lambda place: columns[place].leaves)
+    ids = [place for place, column in enumerate(columns) if column.is_id and not column.leaves]
+
+    def first_that_fit(among: Sequence[int]) -> list[int] | None:
+        for gone in range(len(order) + 1):
+            left = [place for place in among if place not in order[:gone]]
+            least = [min(needs[place], _ENOUGH) if columns[place].gives_way else needs[place] for place in left]
+            if sum(least) + _GAP * (len(left) - 1) <= room:
+                return left
+        return None
+
+    everywhere = first_that_fit(range(len(columns)))
+    if everywhere is not None:
+        return everywhere
+    others = [place for place, column in enumerate(columns) if not column.is_id]
+    in_the_row = first_that_fit(others) or [place for place in others if place not in order]
+    return sorted([*ids, *in_the_row])
+
+
+def _print_lines(console: Console, columns: Sequence[Column], rows: Rows, layout: _Layout) -> None:
+    from rich.text import Text
+
+    def print_row(row: Sequence[Text]) -> None:
+        for line in _lines(console, columns, row, layout):
             line.rstrip()
             # The terminal breaks an id that is wider than itself, and copies it whole.
             console.print(line, soft_wrap=True)
 
     console.print()
-    print_lines([Text(column.heading, style="bold") for column in shown])
+    print_row([Text(column.heading, style="bold") for column in columns])
     console.print(" " + "─" * (console.width - _EDGES))
-    for row in cells:
-        print_lines([_text(cell) for cell in row])
+    for row in rows:
+        print_row([_text(cell) for cell in row])
     console.print()
 
 

@@ -44,6 +44,7 @@ from rota.keys import UserKeyBuilder, shown_key
 from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
 
 __all__ = [
+    "COLUMNS",
     "again",
     "cancel",
     "explain",
@@ -68,14 +69,19 @@ NamesArgument = Annotated[
     typer.Argument(metavar="[TYPE [KEY] | TYPE/KEY...]", help="One task, or several as TYPE/KEY; or use --all."),
 ]
 
-_COLUMNS: Final = (
-    Column("TYPE", "task_type"),
-    Column("KEY", "shown_key"),
+COLUMNS: Final = (
+    Column("TYPE", "task_type", is_id=True),
+    Column("KEY", "shown_key", is_id=True),
     Column("STATUS", "status"),
     Column("DUE", "scheduled_at"),
-    Column("ATTEMPT", "attempt"),
-    Column("COALESCED", "coalesced"),
-    Column("REASON", "reason"),
+    Column("ATTEMPT", "attempt", leaves=2),
+    Column("COALESCED", "coalesced", leaves=1),
+    Column("REASON", "reason", gives_way=True),
+    Column("CHANGED", "updated_at", is_extra=True, leaves=3),
+    Column("PRIORITY", "priority", is_extra=True, leaves=4),
+    Column("USER", "user_id", is_id=True, is_extra=True),
+    Column("OWNER", "owner", is_id=True, is_extra=True),
+    Column("ERROR", "error", gives_way=True, is_extra=True),
 )
 
 
@@ -111,7 +117,7 @@ async def _list(cli: Cli, store: Store, query: TaskQuery) -> None:
     if not cli.output.as_json:
         items = [{**item, "shown_key": shown_key(str(item["key"]))} for item in items]
     empty = "No tasks. `rota task touch TYPE --user ID` makes one, and `rota schedule add` a recurring one."
-    cli.output.page(items, _COLUMNS, cursor=page.cursor, empty=empty)
+    cli.output.page(items, COLUMNS, cursor=page.cursor, empty=empty)
 
 
 async def show(

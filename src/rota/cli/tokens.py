@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["add", "audit_ls", "ls", "revoke"]
 
 _COLUMNS: Final = (
-    Column("ID", "id"),
-    Column("NAME", "name"),
+    Column("ID", "id", is_id=True),
+    Column("NAME", "name", is_id=True),
     Column("ROLE", "role"),
-    Column("CREATED", "created_at"),
+    Column("CREATED", "created_at", leaves=1),
     Column("EXPIRES", "expires_at"),
-    Column("LAST USED", "last_used_at"),
+    Column("LAST USED", "last_used_at", leaves=2),
     Column("REVOKED", "revoked_at"),
 )
 
 _AUDIT_COLUMNS: Final = (
     Column("AT", "at"),
-    Column("WHO", "actor"),
-    Column("VIA", "via"),
+    Column("WHO", "actor", is_id=True),
+    Column("VIA", "via", leaves=1),
     Column("ACTION", "action"),
-    Column("TARGET", "target"),
-    Column("OUTCOME", "outcome"),
+    Column("TARGET", "target", is_id=True),
+    Column("OUTCOME", "outcome", gives_way=True),
 )
 
 

@@ -21,14 +21,14 @@ __all__ = ["disable", "drain", "enable", "freeze", "limit", "ls", "show", "thaw"
 NameArgument = Annotated[str, typer.Argument(metavar="TYPE", help="The task type.")]
 
 _COLUMNS: Final = (
-    Column("TYPE", "name"),
+    Column("TYPE", "name", is_id=True),
     Column("STATE", "state"),
-    Column("TRIGGER", "trigger"),
+    Column("TRIGGER", "trigger", gives_way=True),
     Column("PENDING", "pending"),
     Column("RUNNING", "running"),
-    Column("PAUSED", "paused"),
+    Column("PAUSED", "paused", leaves=2),
     Column("FAILED", "failed"),
-    Column("SOURCE", "source"),
+    Column("SOURCE", "source", leaves=1),
 )
 
 

@@ -26,18 +26,18 @@ __all__ = ["erase", "export", "show"]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's id.")]
 
 _TASK_COLUMNS: Final = (
-    Column("TYPE", "task_type"),
-    Column("KEY", "key"),
+    Column("TYPE", "task_type", is_id=True),
+    Column("KEY", "key", is_id=True),
     Column("STATUS", "status"),
     Column("DUE", "scheduled_at"),
-    Column("COALESCED", "coalesced"),
+    Column("COALESCED", "coalesced", leaves=1),
 )
 _RUN_COLUMNS: Final = (
-    Column("RUN", "run_id"),
-    Column("TYPE", "task_type"),
+    Column("RUN", "run_id", is_id=True),
+    Column("TYPE", "task_type", is_id=True),
     Column("STATUS", "status"),
     Column("STARTED", "started_at"),
-    Column("REASON", "reason"),
+    Column("REASON", "reason", gives_way=True),
 )
 
 

@@ -52,37 +52,37 @@ ScopeArgument = Annotated[str, typer.Argument(metavar="[GROUP]", help="The group
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="Only this group.")]
 
 _COLUMNS: Final = (
-    Column("ID", "id"),
-    Column("GROUP", "group_folder"),
+    Column("ID", "id", is_id=True),
+    Column("GROUP", "group_folder", is_id=True),
     Column("STATUS", "status"),
-    Column("WHEN", "words"),
+    Column("WHEN", "words", gives_way=True),
     Column("NEXT", "next_run"),
-    Column("LAST RESULT", "last_result"),
-    Column("CREATED BY", "made_by"),
+    Column("LAST RESULT", "last_result", gives_way=True),
+    Column("CREATED BY", "made_by", leaves=1),
 )
 _GROUPS: Final = (
-    Column("FOLDER", "folder"),
-    Column("NAME", "name"),
+    Column("FOLDER", "folder", is_id=True),
+    Column("NAME", "name", is_id=True),
     Column("MAIN", "is_main"),
-    Column("ZONE", "timezone"),
+    Column("ZONE", "timezone", leaves=1),
     Column("NETWORK", "has_network"),
     Column("STOPPED", "stopped"),
 )
 _RUNNING: Final = (
-    Column("ID", "id"),
-    Column("GROUP", "folder"),
+    Column("ID", "id", is_id=True),
+    Column("GROUP", "folder", is_id=True),
     Column("STARTED", "started_at"),
-    Column("LAST SEEN", "seen_at"),
-    Column("OUTPUT", "output"),
+    Column("LAST SEEN", "seen_at", leaves=1),
+    Column("OUTPUT", "output", gives_way=True),
 )
 _RUNS: Final = (
     Column("STATUS", "status"),
     Column("REASON", "reason"),
-    Column("DUE", "fire_at"),
+    Column("DUE", "fire_at", leaves=1),
     Column("STARTED", "started_at"),
     Column("TOOK", "duration_ms"),
-    Column("RESULT", "result"),
-    Column("ERROR", "error"),
+    Column("RESULT", "result", gives_way=True),
+    Column("ERROR", "error", gives_way=True),
 )
 
 

@@ -18,6 +18,6 @@ def add_commands(root: typer.Typer) -> None:
         from rota.alerts.faces import commands
 
         command(where, "ls")(commands.ls)
-        command(where, "history")(commands.history)
-        command(where, "kinds")(commands.kinds)
+        command(where, "history", lists=True)(commands.history)
+        command(where, "kinds", lists=True)(commands.kinds)
         command(where, "test")(commands.try_out)

@@ -15,24 +15,24 @@ from rota.stores.base import DEFAULT_PAGE
 __all__ = ["history", "kinds", "ls", "try_out"]
 
 _FIRING: Final = (
-    Column("RULE", "rule"),
-    Column("SUBJECT", "subject"),
+    Column("RULE", "rule", is_id=True),
+    Column("SUBJECT", "subject", is_id=True),
     Column("SINCE", "since_at"),
-    Column("VALUE", "value"),
-    Column("SUMMARY", "summary"),
+    Column("VALUE", "value", leaves=1),
+    Column("SUMMARY", "summary", gives_way=True),
 )
 _HISTORY: Final = (
     Column("AT", "at"),
-    Column("RULE", "rule"),
-    Column("SUBJECT", "subject"),
+    Column("RULE", "rule", is_id=True),
+    Column("SUBJECT", "subject", is_id=True),
     Column("STATE", "state"),
-    Column("VALUE", "value"),
-    Column("SUMMARY", "summary"),
+    Column("VALUE", "value", leaves=1),
+    Column("SUMMARY", "summary", gives_way=True),
 )
 _KINDS: Final = (
-    Column("KIND", "kind"),
+    Column("KIND", "kind", is_id=True),
     Column("THRESHOLD", "threshold"),
-    Column("LOOKS AT", "about"),
+    Column("LOOKS AT", "about", gives_way=True),
 )
 
 

@@ -19,7 +19,7 @@ def add_commands(root: typer.Typer) -> None:
         command(where, "follow")(commands.follow)
         command(where, "ls")(commands.ls)
         command(where, "show")(commands.show)
-        command(where, "items")(commands.items)
+        command(where, "items", lists=True)(commands.items)
         command(where, "pause")(commands.pause)
         command(where, "resume")(commands.resume)
         command(where, "cancel")(commands.cancel)

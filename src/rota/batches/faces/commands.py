@@ -48,8 +48,6 @@ __all__ = [
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch's id, as `batch ls` prints it.")]
 
-_WIDE: Final = 120
-"""From here on a list has room for what matters less."""
 _LOOK_SECONDS: Final = 0.5
 """How often `drain` looks whether all batches are over."""
 
@@ -59,18 +57,18 @@ _BATCHES: Final = (
     Column("ITEMS", "progress"),
     Column("CREATED", "created_at"),
     Column("WHY SHORT", "why", gives_way=True),
-    Column("SESSION", "session", is_id=True, from_width=_WIDE),
+    Column("SESSION", "session", is_id=True, leaves=1),
     Column("ID", "id", is_id=True),
 )
 _SUBTASKS: Final = (
-    Column("SUBTASK", "place"),
+    Column("SUBTASK", "place", is_id=True),
     Column("STATUS", "status"),
     Column("ITEMS", "progress"),
     Column("ATTEMPT", "attempt"),
     Column("ERRORS", "errors"),
     Column("TOOK", "took"),
     Column("ERROR", "said", gives_way=True),
-    Column("ID", "id", is_id=True, from_width=_WIDE),
+    Column("ID", "id", is_id=True, leaves=1),
 )
 _KEPT: Final = (
     Column("NUMBER", "number"),
@@ -82,7 +80,7 @@ _EVERY: Final = (
     Column("OUTCOME", "outcome"),
     Column("NAME", "name", is_id=True),
     Column("TWIN, OR WHY", "twin", gives_way=True),
-    Column("DESCRIPTION", "description", gives_way=True, from_width=_WIDE),
+    Column("DESCRIPTION", "description", gives_way=True, leaves=1),
 )
 
 

@@ -17,8 +17,8 @@ def add_commands(root: typer.Typer) -> None:
 
         command(where, "ls")(commands.ls)
         command(where, "show")(commands.show)
-        command(where, "consumers")(commands.consumers)
-        command(where, "dlq")(commands.dlq)
+        command(where, "consumers", lists=True)(commands.consumers)
+        command(where, "dlq", lists=True)(commands.dlq)
         command(where, "redrive")(commands.redrive)
         command(where, "purge")(commands.purge)
         command(where, "replay")(commands.replay)

@@ -53,31 +53,29 @@ UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="On
 ConsumerOption = Annotated[str | None, typer.Option("--consumer", metavar="NAME", help="Only this consumer.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every one of them.")]
 
-_WIDE: Final = 100
-"""From here on a list has room for what matters less."""
 _EVENTS: Final = (
-    Column("TYPE", "event_type"),
+    Column("TYPE", "event_type", is_id=True),
     Column("STATUS", "status"),
     Column("OCCURRED", "occurred_at"),
     Column("ERROR", "error", gives_way=True),
-    Column("KEY", "key", gives_way=True),
+    Column("KEY", "key", is_id=True),
     Column("ID", "event_id", is_id=True),
 )
 _HANDLED: Final = (
     Column("CONSUMER", "consumer", is_id=True),
     Column("STATUS", "status"),
     Column("AT", "at"),
-    Column("ATTEMPTS", "attempts"),
-    Column("NEXT", "next_at"),
-    Column("ERROR", "error"),
+    Column("ATTEMPTS", "attempts", leaves=1),
+    Column("NEXT", "next_at", leaves=2),
+    Column("ERROR", "error", gives_way=True),
 )
 _DEAD: Final = (
-    Column("TYPE", "event_type"),
+    Column("TYPE", "event_type", is_id=True),
     Column("CONSUMER", "consumer", is_id=True),
     Column("AT", "at"),
     Column("ERROR", "error", gives_way=True),
-    Column("ATTEMPTS", "attempts", from_width=_WIDE),
-    Column("KEY", "key", gives_way=True, from_width=_WIDE),
+    Column("ATTEMPTS", "attempts", leaves=1),
+    Column("KEY", "key", is_id=True, leaves=2),
     Column("ID", "event_id", is_id=True),
 )
 _CONSUMERS: Final = (
@@ -87,7 +85,7 @@ _CONSUMERS: Final = (
     Column("DEAD", "dead"),
 )
 _HANDLES: Final = (
-    Column("TASK", "task_name"),
+    Column("TASK", "task_name", is_id=True),
     Column("STATUS", "status"),
     Column("DONE", "progress"),
     Column("EXPIRES", "expires_at"),

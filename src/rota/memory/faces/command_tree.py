@@ -17,6 +17,6 @@ def add_commands(root: typer.Typer) -> None:
 
         command(where, "push")(commands.push)
         command(where, "ls")(commands.ls)
-        command(where, "search")(commands.search)
+        command(where, "search", lists=True)(commands.search)
         command(where, "compress")(commands.compress)
         command(where, "stats")(commands.stats)

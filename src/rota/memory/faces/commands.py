@@ -30,13 +30,13 @@ OnlyDeviceOption = Annotated[str | None, typer.Option("--device", metavar="ID", 
 OnlyAgentOption = Annotated[str | None, typer.Option("--agent", metavar="ID", help="Only of this agent.")]
 
 _COLUMNS: Final = (
-    Column("ID", "id"),
+    Column("ID", "id", is_id=True),
     Column("CAPTURED", "captured_at"),
     Column("KIND", "kind"),
     Column("STATE", "state"),
-    Column("SOURCES", "merge_count"),
-    Column("MERGED INTO", "merged_into"),
-    Column("TEXT", "short"),
+    Column("SOURCES", "merge_count", leaves=1),
+    Column("MERGED INTO", "merged_into", is_id=True, leaves=2),
+    Column("TEXT", "short", gives_way=True),
 )
 _FOUND: Final = (Column("SIMILARITY", "similarity"), *(column for column in _COLUMNS if column.name != "merged_into"))
 _SHORT: Final = 80
