@@ -254,6 +254,10 @@ class Part:
         another process with the same store and database may have it at work."""
         self.host = host
 
+    def moved(self) -> None:
+        """The host has another store and database from now on, and another clock: whatever was kept of the old ones is
+        to be fetched anew. What is set here is put back with the rest (`rota.app.moved`)."""
+
     def install(self) -> None:
         """Declare its types and handlers with the host: this process has it at work."""
 

@@ -76,6 +76,30 @@ class Host:
         parts: Iterable[Part] = (),
         connects_by_itself: bool = False,
     ) -> None:
+        self.keys = UserKeyBuilder(config.user_key)
+        self.registry = Registry(config)
+        self._settle(engine, config, clock, connects_by_itself=connects_by_itself)
+        self.tasks = Tasks(self.ready, self.keys)
+        self.schedules = Schedules(self.ready, config.timezone, lambda: self.clock.now())
+        self.observers: list[Observer] = []
+        """Who else wants to know of every run. They are told by workers that start after they came."""
+        self.producer: Producer | None = None
+        """Who wants to stand around every call that makes work."""
+        self.tracer: Tracer | None = None
+        """What makes spans, for the parts that make some."""
+        self.before_closing: list[Callable[[], Awaitable[None]]] = []
+        """Who has begun something in the background: each is awaited before the store is closed, within limits."""
+        self.parts: dict[str, Part] = {}
+        """Every part by its name, whether it is at work here or in another process."""
+        self._at_work: dict[str, Part] = {}
+        for part in built_in_parts():
+            self.attach(part)
+        for part in parts:
+            self.add(part)
+        forget_in_children(self)
+
+    def _settle(self, engine: str | Store, config: Config, clock: Clock | None, *, connects_by_itself: bool) -> None:
+        """All that depends on which store this is, and on whose clock; nothing is connected yet."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         # Unless a test brings one, the store's own clock rules: instances may be minutes apart.
@@ -83,8 +107,6 @@ class Host:
         self._engine = engine
         self._call_timeout = config.call_timeout_ms / SECOND
         self._connects_by_itself = connects_by_itself
-        self.keys = UserKeyBuilder(config.user_key)
-        self.registry = Registry(config)
         self.types = KnownTypes(self.registry, self.ready)
         self.connection = Connection(self._make_store, self._prepare, self._finish, self._close_beside)
         self.own_database = OwnDatabase(
@@ -97,18 +119,8 @@ class Host:
             survives_outages=lambda: self.spool is not None,
         )
         self.spool = self._make_spool()
-        self.tasks = Tasks(self.ready, self.keys)
-        self.schedules = Schedules(self.ready, config.timezone, self.clock)
         self.stats = InstanceStats()
         """What this process has seen of touches and runs; the metrics read it."""
-        self.observers: list[Observer] = []
-        """Who else wants to know of every run. They are told by workers that start after they came."""
-        self.producer: Producer | None = None
-        """Who wants to stand around every call that makes work."""
-        self.tracer: Tracer | None = None
-        """What makes spans, for the parts that make some."""
-        self.before_closing: list[Callable[[], Awaitable[None]]] = []
-        """Who has begun something in the background: each is awaited before the store is closed, within limits."""
         self.background = self._make_background()
         self.manual_claims = ManualClaims(self.clock, config.lease_ms)
         self._kept_open = False
@@ -117,14 +129,22 @@ class Host:
         """How many blocks were entered while the store was away, and do not hold it yet."""
         self._is_left_behind = False
         """Whether the store that was given is open in the process that this one was forked from."""
-        self.parts: dict[str, Part] = {}
-        """Every part by its name, whether it is at work here or in another process."""
-        self._at_work: dict[str, Part] = {}
-        for part in built_in_parts():
-            self.attach(part)
-        for part in parts:
-            self.add(part)
-        forget_in_children(self)
+
+    def move(self, engine: str | Store, config: Config, clock: Clock) -> None:
+        """Go on with another store and by another clock, with all that was declared; calls connect by themselves.
+
+        What was connected stays open, and is not seen any more: this is for a test of the program that made the app,
+        which brings everything back (`rota.app.moved`).
+        """
+        declares, owner = self.types.declares, self.own_database.owner
+        self.registry = self.registry.copy()
+        self.parts, self._at_work = self.parts.copy(), self._at_work.copy()
+        self.observers, self.before_closing = self.observers.copy(), self.before_closing.copy()
+        self._settle(engine, config, clock, connects_by_itself=True)
+        self.types.declares = declares
+        self.own_database.owner.follow(owner)
+        for part in self.parts.values():
+            part.moved()
 
     # --- parts ---
 

@@ -51,6 +51,14 @@ class Registry:
         self._modes: dict[str, tuple[TriggerMode, str]] = {}
         self._origins: dict[str, str] = {}
 
+    def copy(self) -> Registry:
+        """The same declarations; what is declared in one of the two from now on is not known to the other one."""
+        twin = Registry(self._config)
+        twin.types, twin.handlers = self.types.copy(), self.handlers.copy()
+        twin.undeclared = self.undeclared.copy()
+        twin._modes, twin._origins = self._modes.copy(), self._origins.copy()
+        return twin
+
     def declare(
         self,
         name: str,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rota.app.results import ScheduleInfo, accepted, answered, encode_json
 from rota.app.tasks import Ready
 from rota.app.views import task_query
-from rota.clock import Clock, Instant, from_datetime, parse_duration
+from rota.clock import Instant, from_datetime, parse_duration
 from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
@@ -65,10 +65,10 @@ class ScheduleSettings(TypedDict, total=False):
 class Schedules:
     """Schedules by id and type."""
 
-    def __init__(self, ready: Ready, timezone: str, clock: Clock) -> None:
+    def __init__(self, ready: Ready, timezone: str, now: Callable[[], Instant]) -> None:
         self._ready = ready
         self._timezone = timezone
-        self._clock = clock
+        self._now = now
         self._checks: dict[str, Callable[[str], Awaitable[None]]] = {}
 
     def check_first(self, task_type: str, check: Callable[[str], Awaitable[None]]) -> None:
@@ -179,7 +179,7 @@ class Schedules:
     ) -> Explanation:
         """The trigger in words and its next fires after `start` (now), with a note where something is not obvious."""
         timezone = tz or self._timezone
-        after = self._clock.now() if start is None else from_datetime(start)
+        after = self._now() if start is None else from_datetime(start)
         trigger = trigger_of(cron, every, at, timezone, after, allow_past=True)
         policy = Policy(jitter_ms=parse_duration(jitter, what="jitter"))
         return explain(trigger, timezone, n, after, policy=policy)

@@ -89,10 +89,14 @@ class SyncRota:
             thread.wait(self._app.__aexit__(None, None, None))
             thread.end()
 
+    def forget(self) -> None:
+        """Have no thread: whoever has moved the app keeps the one that there was."""
+        self._lock, self._thread = threading.Lock(), None
+
     def forget_parent(self) -> None:
         """In a forked child: the thread was not forked with us, and whoever held the lock is not here to let go."""
         keep_for_ever(self._thread)
-        self._lock, self._thread = threading.Lock(), None
+        self.forget()
 
     def __enter__(self) -> SyncRota:
         self.wait(_nothing())

@@ -101,6 +101,11 @@ class BatchesPart(Part):
             return self._given
         return generator_for(self.config, self.concurrency, clock=self.host.clock, tracer=self.host.tracer)
 
+    def moved(self) -> None:
+        self._work, self.types = None, self.types.copy()
+        for made_for_the_old_host in ("generator", "concurrency", "stats"):
+            self.__dict__.pop(made_for_the_old_host, None)
+
     def install(self) -> None:
         from rota.batches.setup import add_agent, add_collector, declare_type
 

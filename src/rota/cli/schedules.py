@@ -209,7 +209,7 @@ def _schedules(cli: Cli, store: Store) -> Schedules:
     async def ready() -> Store:
         return store
 
-    return Schedules(ready, cli.config.timezone, SystemClock())
+    return Schedules(ready, cli.config.timezone, SystemClock().now)
 
 
 def _tell(cli: Cli, info: ScheduleInfo) -> None:

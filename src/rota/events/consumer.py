@@ -145,6 +145,12 @@ class Consumers:
         self._by_name[consumer.name] = consumer
         return consumer
 
+    def copy(self) -> Consumers:
+        """The same ones; what is added to one of the two from now on is not known to the other one."""
+        twin = Consumers()
+        twin._by_name.update(self._by_name)
+        return twin
+
     def find(self, name: str) -> Consumer:
         """The consumer of a name, or of an alias. One that is not there is an error: nothing stands in for it."""
         found = self._by_name.get(canonical(name))

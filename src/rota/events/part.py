@@ -39,6 +39,10 @@ class EventsPart(Part):
 
         return Consumers()
 
+    def moved(self) -> None:
+        self._events = None
+        self.consumers = self.consumers.copy()
+
     async def events(self) -> Events:
         """The outbox, the bus and the figures, open."""
         database = await self.host.database()

@@ -129,6 +129,10 @@ class DatabaseOwnership:
         """The tasks of these types are about something in the database."""
         self._types[part] = frozenset(types)
 
+    def follow(self, other: DatabaseOwnership) -> None:
+        """What was registered with another one, here too."""
+        self._types.update(other._types)
+
     @property
     def reasons(self) -> list[str]:
         """What a person should look at, one text for each thing."""

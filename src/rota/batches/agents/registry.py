@@ -55,6 +55,12 @@ class ItemTypes:
     def __init__(self) -> None:
         self._by_name = {one.name: one for one in _built_in()}
 
+    def copy(self) -> ItemTypes:
+        """The same ones; what is added to one of the two from now on is not known to the other one."""
+        twin = ItemTypes()
+        twin._by_name.update(self._by_name)
+        return twin
+
     def add(
         self,
         name: str,
