@@ -183,7 +183,7 @@ def _paths(client: httpx.Client, url: str) -> list[str]:
         "/api/tasks?status=pending&limit=200",
         "/api/tasks?status=completed&limit=200",
         "/api/tasks?status=running",
-        f"/api/tasks?type={BIG}&status=failed",
+        f"/api/tasks?task_type={BIG}&status=failed",
         "/api/tasks?search=no-such-thing",
         "/api/tasks?owner=everybody&status=failed",
         f"/api/tasks/{task}",
@@ -280,7 +280,7 @@ def _keep_busy(served: Served, parts: Any) -> list[float]:
     begun = time.monotonic()
     with httpx.Client(cookies=served.cookies, timeout=30, headers={"Origin": served.url}) as client:
         while not parts.ready():
-            client.post(f"{served.url}/api/tasks", json={"type": "echo", "payload": {}}).raise_for_status()
+            client.post(f"{served.url}/api/tasks", json={"task_type": "echo", "payload": {}}).raise_for_status()
             if time.monotonic() - begun >= DROP_SECONDS * len(sizes):
                 sizes.append(_resident(served.pid))
             parts.wait(0.2)

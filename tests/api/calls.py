@@ -21,6 +21,9 @@ from rota.stores.base import ClaimRequest
 
 __all__ = ["CALLS", "Call", "check_problem", "dead_letters", "failed_task", "perform"]
 
+FAR_AWAY: Final = 4_102_444_800_000
+"""2100, in milliseconds."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -108,6 +111,18 @@ async def failed_task(stage: Stage) -> Mapping[str, str]:
 async def a_run(stage: Stage) -> Mapping[str, str]:
     await failed_task(stage)
     return {"run_id": (await stage.app.runs("broken")).items[0].run_id}
+
+
+async def a_failure(stage: Stage) -> Mapping[str, str]:
+    await failed_task(stage)
+    (found,) = await (await stage.app.store()).failures("broken")
+    return {"failure": found.group.id}
+
+
+async def a_muted_failure(stage: Stage) -> Mapping[str, str]:
+    values = await a_failure(stage)
+    await (await stage.app.store()).mute_failure("broken", values["failure"], FAR_AWAY, "test")
+    return values
 
 
 async def a_user(stage: Stage) -> Mapping[str, str]:
@@ -208,9 +223,13 @@ CALLS: Final[Mapping[str, Call]] = {
     "get_type": Call("GET", "/api/types/job"),
     "change_type": Call("PATCH", "/api/types/job", {"frozen": True, "concurrency": 3}, action="type.override"),
     "list_tasks": Call("GET", "/api/tasks", prepare=a_task),
-    "schedule_task": Call("POST", "/api/tasks", {"type": "job", "delay": "5m"}, 201, "task.schedule"),
+    "schedule_task": Call("POST", "/api/tasks", {"task_type": "job", "delay": "5m"}, 201, "task.schedule"),
     "change_tasks": Call(
-        "POST", "/api/tasks/bulk", {"event": "pause", "query": {"type": "job"}}, action="tasks.pause", prepare=a_task
+        "POST",
+        "/api/tasks/bulk",
+        {"event": "pause", "query": {"task_type": "job"}},
+        action="tasks.pause",
+        prepare=a_task,
     ),
     "get_task": Call("GET", "/api/tasks/job/t1", prepare=a_task),
     "explain_task": Call("GET", "/api/tasks/job/t1/explain", prepare=a_task),
@@ -220,6 +239,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "cancel_task": Call("POST", "/api/tasks/job/t1/cancel", action="task.cancel", prepare=a_task),
     "run_now_task": Call("POST", "/api/tasks/job/t1/run-now", action="task.run_now", prepare=a_task),
     "redrive_task": Call("POST", "/api/tasks/broken/dead/redrive", action="task.redrive", prepare=failed_task),
+    "run_task_again": Call("POST", "/api/tasks/broken/dead/again", {}, 201, "task.run_again", failed_task),
     "purge_task": Call("POST", "/api/tasks/broken/dead/purge", None, 204, "task.purge", failed_task),
     "reset_task": Call("POST", "/api/tasks/upkeep/u1:default:default/reset", None, 204, "task.reset"),
     "list_schedules": Call("GET", "/api/schedules", prepare=a_schedule),
@@ -233,16 +253,27 @@ CALLS: Final[Mapping[str, Call]] = {
     ),
     "cancel_schedule": Call("POST", "/api/schedules/job/morning/cancel", action="task.cancel", prepare=a_schedule),
     "run_now_schedule": Call("POST", "/api/schedules/job/morning/run-now", action="task.run_now", prepare=a_schedule),
-    "list_runs": Call("GET", "/api/runs?type=broken", prepare=failed_task),
+    "list_runs": Call("GET", "/api/runs?task_type=broken", prepare=failed_task),
     "get_run": Call("GET", "/api/runs/{run_id}", prepare=a_run),
+    "list_failures": Call("GET", "/api/failures?task_type=broken", prepare=failed_task),
+    "get_failure": Call("GET", "/api/failures/broken/{failure}", prepare=a_failure),
+    "redrive_failure": Call(
+        "POST", "/api/failures/broken/{failure}/redrive", {}, action="tasks.redrive", prepare=a_failure
+    ),
+    "mute_failure": Call(
+        "POST", "/api/failures/broken/{failure}/mute", {"duration": "4h"}, action="failure.mute", prepare=a_failure
+    ),
+    "unmute_failure": Call(
+        "POST", "/api/failures/broken/{failure}/unmute", action="failure.mute", prepare=a_muted_failure
+    ),
     "list_dead_letters": Call("GET", "/api/dead-letters", prepare=failed_task),
     "redrive_dead_letters": Call(
         "POST", "/api/dead-letters/redrive", {"all": True}, action="tasks.redrive", prepare=failed_task
     ),
     "purge_dead_letters": Call(
-        "POST", "/api/dead-letters/purge", {"type": "broken"}, action="tasks.purge", prepare=failed_task
+        "POST", "/api/dead-letters/purge", {"task_type": "broken"}, action="tasks.purge", prepare=failed_task
     ),
-    "touch": Call("POST", "/api/touch", {"type": "upkeep", "user_id": "u1"}),
+    "touch": Call("POST", "/api/touch", {"task_type": "upkeep", "user_id": "u1"}),
     "push_chat": Call("POST", "/api/push/chat", {"user_id": "u1", "messages": [{"content": "I live in Oslo."}]}),
     "push_chat_message": Call("POST", "/api/push/chat/message", {"user_id": "u1", "content": "I live in Oslo."}),
     "push_screenshot": Call("POST", "/api/push/screenshot", {"user_id": "u1", "text": "Oslo S", "app": "maps"}),

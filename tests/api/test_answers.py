@@ -68,13 +68,13 @@ def test_the_models_mirror_the_structs(model: type[BaseModel], struct: type[msgs
         ("GET", "/api/tasks?limit=0", None, 422, "invalid_request"),
         ("GET", "/api/tasks?status=strange", None, 422, "invalid_request"),
         ("GET", "/api/tasks?cursor=strange", None, 422, "invalid_input"),
-        ("POST", "/api/tasks", {"type": "absent"}, 404, "unknown_task_type"),
+        ("POST", "/api/tasks", {"task_type": "absent"}, 404, "unknown_task_type"),
         ("POST", "/api/tasks", {}, 422, "invalid_request"),
-        ("POST", "/api/tasks", {"type": "job", "at": "yesterday"}, 422, "invalid_trigger"),
-        ("POST", "/api/tasks", {"type": "job", "delay": "soon"}, 422, "invalid_input"),
-        ("POST", "/api/tasks", {"type": "job", "at": "2100-01-01", "delay": 1}, 422, "invalid_input"),
+        ("POST", "/api/tasks", {"task_type": "job", "at": "yesterday"}, 422, "invalid_trigger"),
+        ("POST", "/api/tasks", {"task_type": "job", "delay": "soon"}, 422, "invalid_input"),
+        ("POST", "/api/tasks", {"task_type": "job", "at": "2100-01-01", "delay": 1}, 422, "invalid_input"),
         ("POST", "/api/tasks/bulk", {"event": "pause"}, 422, "invalid_input"),
-        ("POST", "/api/tasks/bulk", {"event": "claim", "query": {"type": "job"}}, 422, "invalid_request"),
+        ("POST", "/api/tasks/bulk", {"event": "claim", "query": {"task_type": "job"}}, 422, "invalid_request"),
         ("POST", "/api/tasks/bulk", {"event": "pause", "identities": []}, 422, "invalid_request"),
         ("GET", "/api/schedules/job/absent", None, 404, "unknown_task"),
         ("GET", "/api/schedules/job/absent/fires", None, 404, "unknown_task"),
@@ -94,11 +94,11 @@ def test_the_models_mirror_the_structs(model: type[BaseModel], struct: type[msgs
         ("GET", "/api/runs/x", None, 422, "invalid_request"),
         ("GET", "/api/runs?key=x", None, 422, "invalid_input"),
         ("POST", "/api/dead-letters/redrive", {}, 422, "invalid_input"),
-        ("POST", "/api/dead-letters/redrive", {"all": True, "type": "job"}, 422, "invalid_input"),
+        ("POST", "/api/dead-letters/redrive", {"all": True, "task_type": "job"}, 422, "invalid_input"),
         ("POST", "/api/touch", {"user_id": "u"}, 422, "invalid_input"),
-        ("POST", "/api/touch", {"user_id": "u", "types": ["upkeep", "absent"]}, 404, "unknown_task_type"),
-        ("POST", "/api/touch", {"user_id": "u", "type": "job"}, 422, "invalid_input"),
-        ("POST", "/api/touch", {"user_id": "", "type": "upkeep"}, 422, "invalid_request"),
+        ("POST", "/api/touch", {"user_id": "u", "task_types": ["upkeep", "absent"]}, 404, "unknown_task_type"),
+        ("POST", "/api/touch", {"user_id": "u", "task_type": "job"}, 422, "invalid_input"),
+        ("POST", "/api/touch", {"user_id": "", "task_type": "upkeep"}, 422, "invalid_request"),
         ("GET", "/api/users/nobody/erasure", None, 404, "unknown_erasure"),
         ("DELETE", "/api/tokens/00000000", None, 404, "unknown_token"),
         ("POST", "/api/tokens", {"name": " ", "role": "viewer"}, 422, "invalid_request"),
@@ -118,15 +118,45 @@ async def test_each_error_is_a_problem(
 
 
 async def test_a_validation_problem_lists_what_is_wrong(stage: Stage) -> None:
-    answer = await stage.admin.post("/api/tasks", json={"type": 7, "priority": 11})
+    answer = await stage.admin.post("/api/tasks", json={"task_type": 7, "priority": 11})
     problem = check_problem(answer, 422, "invalid_request")
-    assert [error["at"] for error in problem["errors"]] == [["body", "type"], ["body", "priority"]]
+    assert [error["at"] for error in problem["errors"]] == [["body", "task_type"], ["body", "priority"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api/tasks?type=job", None),
+        ("GET", "/api/runs?type=job", None),
+        ("GET", "/api/schedules?type=job", None),
+        ("GET", "/api/dead-letters?type=job", None),
+        ("GET", "/api/failures?type=job", None),
+        ("POST", "/api/tasks", {"type": "job"}),
+        ("POST", "/api/tasks/bulk", {"event": "pause", "query": {"type": "job"}}),
+        ("POST", "/api/tasks/bulk", {"event": "pause", "identities": [{"type": "job", "key": "k"}]}),
+        ("POST", "/api/dead-letters/redrive", {"type": "job"}),
+        ("POST", "/api/touch", {"user_id": "u", "type": "job"}),
+    ],
+)
+async def test_who_says_type_is_told_the_word(stage: Stage, method: str, path: str, body: object) -> None:
+    answer = await stage.admin.request(method, path, json=body)
+    problem = check_problem(answer, 422, "invalid_request")
+    said = [problem["detail"], *(error["detail"] for error in problem.get("errors", ()))]
+    assert any("'type' here. Did you mean 'task_type'?" in words for words in said), said
+
+
+async def test_a_field_that_is_like_no_other_is_answered_with_those_there_are(stage: Stage) -> None:
+    answer = await stage.admin.post("/api/events", json={"events": [{"colour": 1}]})
+    problem = check_problem(answer, 422, "invalid_request")
+    (unknown,) = [error for error in problem["errors"] if error["at"] == ["body", "events", "0", "colour"]]
+    assert unknown["detail"].startswith("There is no field 'colour' here. Use one of: ")
+    assert "aggregate_id" in unknown["detail"]
 
 
 async def test_broken_json_is_a_problem(stage: Stage) -> None:
     headers = {"Content-Type": "application/json"}
-    deep = b'{"type": "job", "payload": ' + b"[" * 100_000
-    half = b'{"type": "job", "payload": "\\ud800"}'
+    deep = b'{"task_type": "job", "payload": ' + b"[" * 100_000
+    half = b'{"task_type": "job", "payload": "\\ud800"}'
     for content in (deep, half):
         answer = await stage.admin.post("/api/tasks", content=content, headers=headers)
         assert (answer.status_code in (400, 422), answer.json()["status"]) == (True, answer.status_code), answer.text
@@ -137,7 +167,9 @@ async def test_broken_json_is_a_problem(stage: Stage) -> None:
 
 @pytest.mark.parametrize("payload", [10**400, 2**64, -(2**63) - 1, 1e308, "\u0000\u2028", [[0]] * 50, {"": {"": None}}])
 async def test_whatever_is_json_comes_back(stage: Stage, payload: object) -> None:
-    made = await stage.operator.post("/api/tasks", json={"type": "job", "key": "k", "payload": payload, "delay": "1h"})
+    made = await stage.operator.post(
+        "/api/tasks", json={"task_type": "job", "key": "k", "payload": payload, "delay": "1h"}
+    )
     assert made.status_code == 201
     task = await stage.viewer.get("/api/tasks/job/k")
     assert task.status_code == 200
@@ -152,9 +184,9 @@ async def test_a_state_that_does_not_allow_it_is_a_conflict(stage: Stage) -> Non
 
 async def test_a_full_type_says_which_limit(stage: Stage) -> None:
     await stage.admin.patch("/api/types/job", json={"max_pending": 1})
-    assert (await stage.admin.post("/api/tasks", json={"type": "job", "delay": 60})).status_code == 201
+    assert (await stage.admin.post("/api/tasks", json={"task_type": "job", "delay": 60})).status_code == 201
     problem = check_problem(
-        await stage.admin.post("/api/tasks", json={"type": "job", "delay": 60}), 422, "limit_exceeded"
+        await stage.admin.post("/api/tasks", json={"task_type": "job", "delay": 60}), 422, "limit_exceeded"
     )
     assert "max_pending" in problem["detail"]
 
@@ -172,7 +204,9 @@ async def test_switches_are_set_and_taken_back(stage: Stage) -> None:
     assert changed["config"]["rate_limit"] is None
     kept = (await stage.operator.patch("/api/types/job", json={"frozen": None, "draining": True})).json()
     assert kept["overrides"] == {"draining": True, "rate_limit": {"rate": 2.0, "burst": 5}}
-    assert {queue["type"]: queue["state"] for queue in (await stage.viewer.get("/api/queues")).json()["items"]} == {
+    assert {
+        queue["task_type"]: queue["state"] for queue in (await stage.viewer.get("/api/queues")).json()["items"]
+    } == {
         "job": "draining",
         "broken": "on",
         "nightly": "on",
@@ -180,7 +214,7 @@ async def test_switches_are_set_and_taken_back(stage: Stage) -> None:
     }
     limited = (await stage.operator.patch("/api/types/job", json={"start_limit": {"rate": 3}})).json()
     assert limited["effective"]["start_limit"] == {"rate": 3.0, "burst": 1}
-    queues = {queue["type"]: queue["limits"] for queue in (await stage.viewer.get("/api/queues")).json()["items"]}
+    queues = {queue["task_type"]: queue["limits"] for queue in (await stage.viewer.get("/api/queues")).json()["items"]}
     assert (queues["job"]["start_limit"], queues["upkeep"]["start_limit"]) == ({"rate": 3.0, "burst": 1.0}, None)
     nothing = {"draining": None, "enabled": None, "concurrency": None, "max_pending": None}
     nothing |= {"rate_limit": None, "start_limit": None}
@@ -191,7 +225,13 @@ async def test_switches_are_set_and_taken_back(stage: Stage) -> None:
 
 
 async def test_a_task_is_made_found_and_changed(stage: Stage) -> None:
-    request = {"type": "job", "key": "a", "payload": {"n": [1, "x", None]}, "at": "2100-01-01T09:00:00Z", "priority": 9}
+    request = {
+        "task_type": "job",
+        "key": "a",
+        "payload": {"n": [1, "x", None]},
+        "at": "2100-01-01T09:00:00Z",
+        "priority": 9,
+    }
     made = (await stage.operator.post("/api/tasks", json=request)).json()
     assert made == {"outcome": "created", "task_type": "job", "key": "a", "scheduled_at": "2100-01-01T09:00:00.000Z"}
     again = await stage.operator.post("/api/tasks", json=request)
@@ -204,7 +244,7 @@ async def test_a_task_is_made_found_and_changed(stage: Stage) -> None:
     await stage.app.run_until_idle()
     (run,) = (await stage.viewer.get("/api/tasks/job/a/runs")).json()["items"]
     assert (run["status"], run["result"]) == ("success", "{'n': [1, 'x', None]}")
-    assert (await stage.viewer.get(f"/api/runs/{run['run_id']}")).json() == run
+    assert (await stage.viewer.get(f"/api/runs/{run['run_id']}")).json() == {**run, "details": None}
 
 
 async def walk(client: httpx.AsyncClient, path: str, limit: int) -> list[Any]:
@@ -226,15 +266,15 @@ async def test_pages_walk_every_task_once(stage: Stage, limit: int) -> None:
     keys = [f"k/{number % 5}:%&?#+ {number}ü" for number in range(23)]
     for key in keys:
         await stage.app.schedule("job", key=key, delay="1h", user_id=None)
-    found = [task["key"] for task in await walk(stage.viewer, "/api/tasks?type=job&status=pending", limit)]
+    found = [task["key"] for task in await walk(stage.viewer, "/api/tasks?task_type=job&status=pending", limit)]
     assert sorted(found) == sorted(keys)
 
 
 async def test_pages_walk_every_run_and_entry_once(stage: Stage) -> None:
     for number in range(7):
-        await stage.operator.post("/api/tasks", json={"type": "job", "key": f"k{number}"})
+        await stage.operator.post("/api/tasks", json={"task_type": "job", "key": f"k{number}"})
     await stage.app.run_until_idle()
-    runs = [run["key"] for run in await walk(stage.viewer, "/api/runs?type=job", 3)]
+    runs = [run["key"] for run in await walk(stage.viewer, "/api/runs?task_type=job", 3)]
     assert sorted(runs) == [f"k{number}" for number in range(7)]
     entries = await walk(stage.operator, "/api/audit?action=task.schedule", 3)
     assert len({entry["id"] for entry in entries}) == len(entries) == 7
@@ -248,7 +288,7 @@ async def test_lists_can_be_narrowed(stage: Stage) -> None:
     await stage.app.schedules.upsert("s", type="job", every="1h", owner="ann")
 
     async def keys(query: str) -> list[str]:
-        return [task["key"] for task in (await stage.viewer.get(f"/api/tasks?type=job&{query}")).json()["items"]]
+        return [task["key"] for task in (await stage.viewer.get(f"/api/tasks?task_type=job&{query}")).json()["items"]]
 
     assert await keys("search=red") == ["red-1", "red-2"]
     assert await keys("search=red&without=paused") == ["red-1"]
@@ -289,9 +329,9 @@ async def test_a_preview_tells_of_the_clocks(stage: Stage) -> None:
 
 
 async def test_a_touch_tells_what_became_of_it(stage: Stage) -> None:
-    body = {"types": ["upkeep"], "user_id": "u1", "device_id": "phone"}
-    first = (await stage.operator.post("/api/touch", json=body)).json()["types"]["upkeep"]
-    second = (await stage.operator.post("/api/touch", json=body)).json()["types"]["upkeep"]
+    body = {"task_types": ["upkeep"], "user_id": "u1", "device_id": "phone"}
+    first = (await stage.operator.post("/api/touch", json=body)).json()["task_types"]["upkeep"]
+    second = (await stage.operator.post("/api/touch", json=body)).json()["task_types"]["upkeep"]
     assert (first["outcome"], second["outcome"], second["coalesced"]) == ("created", "coalesced", 1)
 
 
@@ -308,7 +348,9 @@ async def test_a_users_data_goes_out_whole_and_then_away(stage: Stage) -> None:
     erased = await stage.admin.delete("/api/users/u%2F1")
     assert (erased.status_code, erased.json()["done_at"] is not None) == (202, True)
     assert (await stage.admin.get("/api/users/u%2F1/export")).text == ""
-    assert [task["user_id"] for task in (await stage.viewer.get("/api/tasks?type=upkeep")).json()["items"]] == ["u2"]
+    assert [task["user_id"] for task in (await stage.viewer.get("/api/tasks?task_type=upkeep")).json()["items"]] == [
+        "u2"
+    ]
 
 
 async def test_a_secret_is_shown_once(stage: Stage) -> None:
@@ -347,7 +389,7 @@ async def test_a_store_that_is_away_is_said_so() -> None:
                 answer = await stage.viewer.get(path)
                 check_problem(answer, 503, "store_unavailable")
                 assert int(answer.headers["Retry-After"]) > 0
-            check_problem(await stage.operator.post("/api/tasks", json={"type": "job"}), 503, "store_unavailable")
+            check_problem(await stage.operator.post("/api/tasks", json={"task_type": "job"}), 503, "store_unavailable")
             ready = await stage.anonymous.get("/readyz")
             assert (ready.status_code, ready.json()["store"]) == (503, "away")
             assert (await stage.anonymous.get("/healthz")).status_code == 200

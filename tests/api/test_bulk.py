@@ -22,7 +22,7 @@ from rota.testing.faulty import FaultyStore
 async def test_a_bulk_action_does_what_was_confirmed(stage: Stage) -> None:
     for number in range(5):
         await stage.app.schedule("job", key=f"k{number}", delay="1h")
-    body: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
+    body: dict[str, Any] = {"event": "pause", "query": {"task_type": "job", "status": "pending"}}
     seen = (await stage.operator.post("/api/tasks/bulk", json={**body, "dry_run": True})).json()
     assert seen == {"matched": 5, "matched_is_all": True, "changed": 0, "refused": 0}
     await stage.app.schedule("job", key="late", delay="1h")
@@ -66,7 +66,7 @@ async def test_what_joins_in_between_is_not_touched(after: int, status: int, pau
         for key in ("b", "c", "d"):
             await stage.app.schedule("job", key=key, delay="1h")
         store.meddle = lambda: stage.app.schedule("job", key="a", delay="1h")
-        body = {"event": "pause", "query": {"type": "job", "status": "pending"}, "expected": 3}
+        body = {"event": "pause", "query": {"task_type": "job", "status": "pending"}, "expected": 3}
         answer = await stage.operator.post("/api/tasks/bulk", json=body)
         assert answer.status_code == status, answer.text
         if status == 409:
@@ -106,7 +106,7 @@ async def test_what_matches_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> N
     async with staged("memory://", store=store) as stage:
         for number in range(35):
             await stage.app.schedule("job", key=f"k{number}", delay="1h")
-        body: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
+        body: dict[str, Any] = {"event": "pause", "query": {"task_type": "job", "status": "pending"}}
         await stage.operator.post("/api/tasks/bulk", json={**body, "dry_run": True})
         assert (len(store.cursors), store.passes(), store.changed) == (4, 1, 0)
         done = (await stage.operator.post("/api/tasks/bulk", json={**body, "expected": 35})).json()
@@ -155,7 +155,7 @@ async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(
     monkeypatch.setattr("rota.app.operator.MAX_COUNTED", 3)
     for number in range(5):
         await stage.app.schedule("job", key=f"k{number}", delay="1h")
-    pending: dict[str, Any] = {"event": "pause", "query": {"type": "job", "status": "pending"}}
+    pending: dict[str, Any] = {"event": "pause", "query": {"task_type": "job", "status": "pending"}}
     counted = (await stage.operator.post("/api/tasks/bulk", json={**pending, "dry_run": True})).json()
     assert (counted["matched"], counted["matched_is_all"]) == (5, True), "kept counters know"
     operator = Operator(stage.app, Principal("p", "p", Role.OPERATOR, "api"))
@@ -172,7 +172,7 @@ async def test_no_more_than_was_agreed_to_where_there_are_too_many_to_list(
 
 async def test_a_bulk_action_on_named_tasks(stage: Stage) -> None:
     await stage.app.schedule("job", key="a", delay="1h")
-    named = [{"type": "job", "key": "a"}, {"type": "job", "key": "a"}, {"type": "job", "key": "absent"}]
+    named = [{"task_type": "job", "key": "a"}, {"task_type": "job", "key": "a"}, {"task_type": "job", "key": "absent"}]
     body = {"event": "cancel", "identities": named}
     done = (await stage.operator.post("/api/tasks/bulk", json=body)).json()
     assert done == {"matched": 2, "matched_is_all": True, "changed": 1, "refused": 1}
@@ -183,7 +183,7 @@ async def test_dead_letters_are_redriven_and_purged(stage: Stage) -> None:
     await stage.app.schedule("job", key="done")
     await stage.app.run_until_idle()
     assert len((await stage.viewer.get("/api/dead-letters")).json()["items"]) == 4
-    one = {"identities": [{"type": "broken", "key": "d0"}, {"type": "job", "key": "done"}]}
+    one = {"identities": [{"task_type": "broken", "key": "d0"}, {"task_type": "job", "key": "done"}]}
     assert (await stage.operator.post("/api/dead-letters/purge", json=one)).json()["changed"] == 1
     assert await stage.app.tasks.get("job", "done") is not None, "only dead ones are removed"
     changed = await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 4})
@@ -193,6 +193,6 @@ async def test_dead_letters_are_redriven_and_purged(stage: Stage) -> None:
 
 
 async def test_naming_no_dead_letter_changes_nothing(stage: Stage) -> None:
-    body = {"identities": [{"type": "job", "key": "absent"}]}
+    body = {"identities": [{"task_type": "job", "key": "absent"}]}
     done = (await stage.operator.post("/api/dead-letters/redrive", json=body)).json()
     assert done == {"matched": 0, "matched_is_all": True, "changed": 0, "refused": 0}

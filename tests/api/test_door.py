@@ -17,7 +17,7 @@ from rota.api.problems import Refused
 from rota.errors import InvalidConfig, StoreUnavailable
 from rota.testing.clock import FakeClock
 
-SCHEDULE = {"type": "job", "delay": "5m"}
+SCHEDULE = {"task_type": "job", "delay": "5m"}
 
 
 # --- tokens and sessions ---------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ async def test_another_site_cannot_act(stage: Stage, headers: dict[str, str]) ->
     cookie = {"Cookie": f"{SESSION_COOKIE}={await session_of(stage)}"}
     answer = await stage.anonymous.post("/api/tasks", json=SCHEDULE, headers={**headers, **cookie})
     assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin")
-    assert (await stage.viewer.get("/api/tasks?type=job")).json()["items"] == []
+    assert (await stage.viewer.get("/api/tasks?task_type=job")).json()["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_a_request_id_is_kept_or_made(stage: Stage) -> None:
 
 
 async def test_a_large_body_is_refused_by_its_length(stage: Stage) -> None:
-    answer = await stage.operator.post("/api/tasks", json={"type": "job", "payload": "x" * MAX_BODY})
+    answer = await stage.operator.post("/api/tasks", json={"task_type": "job", "payload": "x" * MAX_BODY})
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
 
 
@@ -251,13 +251,13 @@ async def test_a_length_that_is_no_number_is_refused(stage: Stage, length: str) 
 
 
 async def test_a_payload_has_its_own_limit(stage: Stage) -> None:
-    answer = await stage.operator.post("/api/tasks", json={"type": "job", "payload": "x" * 300_000})
+    answer = await stage.operator.post("/api/tasks", json={"task_type": "job", "payload": "x" * 300_000})
     assert (answer.status_code, answer.json()["code"]) == (422, "limit_exceeded")
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
 async def test_only_json_is_read(stage: Stage, media_type: str) -> None:
-    content = b'{"type": "job"}'
+    content = b'{"task_type": "job"}'
     answer = await stage.operator.post("/api/tasks", content=content, headers={"Content-Type": media_type})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 

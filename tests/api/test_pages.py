@@ -20,7 +20,7 @@ async def a_walk_through_change(stage: Stage, narrowed: dict[str, str], seed: in
         await stage.app.schedule("job", key=key, delay="1h")
     missing, there, seen, cursor = chance.sample(MISSING, len(MISSING)), set(KEYS), list[str](), None
     while True:
-        params = {"type": "job", "limit": "4", **narrowed, **({} if cursor is None else {"cursor": cursor})}
+        params = {"task_type": "job", "limit": "4", **narrowed, **({} if cursor is None else {"cursor": cursor})}
         page = (await stage.viewer.get("/api/tasks", params=params)).json()
         seen += [task["key"] for task in page["items"]]
         cursor = page["cursor"]
@@ -69,7 +69,7 @@ async def test_runs_that_come_while_pages_are_turned_do_not_shift_them(stage: St
         await run(f"old{number}")
     seen, cursor = list[str](), None
     while True:
-        params: dict[str, Any] = {"type": "job", "limit": 2, **({} if cursor is None else {"cursor": cursor})}
+        params: dict[str, Any] = {"task_type": "job", "limit": 2, **({} if cursor is None else {"cursor": cursor})}
         page = (await stage.viewer.get("/api/runs", params=params)).json()
         seen += [each["key"] for each in page["items"]]
         cursor = page["cursor"]

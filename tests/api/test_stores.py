@@ -17,17 +17,19 @@ from rota.testing.faulty import FaultyStore
 async def a_tour(stage: Stage) -> None:
     """Make, look, act, list, erase."""
     assert (await stage.anonymous.get("/readyz")).json()["store"] == "ok"
-    made = await stage.operator.post("/api/tasks", json={"type": "job", "key": "a/b:%c", "delay": "1h"})
+    made = await stage.operator.post("/api/tasks", json={"task_type": "job", "key": "a/b:%c", "delay": "1h"})
     assert made.status_code == 201
     assert (await stage.viewer.get("/api/tasks/job/a%2Fb%3A%25c")).json()["key"] == "a/b:%c"
     assert (await stage.operator.post("/api/tasks/job/a%2Fb%3A%25c/run-now")).status_code == 200
-    assert (await stage.operator.post("/api/tasks", json={"type": "broken", "key": "d"})).status_code == 201
-    touched = await stage.operator.post("/api/touch", json={"type": "upkeep", "user_id": "u1"})
-    assert touched.json()["types"]["upkeep"]["outcome"] == "created"
+    assert (await stage.operator.post("/api/tasks", json={"task_type": "broken", "key": "d"})).status_code == 201
+    touched = await stage.operator.post("/api/touch", json={"task_type": "upkeep", "user_id": "u1"})
+    assert touched.json()["task_types"]["upkeep"]["outcome"] == "created"
     put = await stage.operator.put("/api/schedules/job/s", json={"cron": "0 9 * * *", "owner": "ann"})
     assert put.status_code == 200
     await stage.app.run_until_idle()
-    assert [run["status"] for run in (await stage.viewer.get("/api/runs?type=broken")).json()["items"]] == ["error"]
+    assert [run["status"] for run in (await stage.viewer.get("/api/runs?task_type=broken")).json()["items"]] == [
+        "error"
+    ]
     assert (await stage.viewer.get("/api/dead-letters")).json()["items"][0]["key"] == "d"
     redriven = await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 1})
     assert redriven.json()["changed"] == 1
@@ -62,16 +64,16 @@ async def test_activity_is_taken_on_while_the_store_is_away(tmp_path: Path) -> N
     store = FaultyStore(MemoryStore())
     async with staged("memory://", store=store, spool=str(tmp_path / "spool.db")) as stage:
         with store.down():
-            body = {"type": "upkeep", "user_id": "u1"}
+            body = {"task_type": "upkeep", "user_id": "u1"}
             answer = await stage.operator.post("/api/touch", json=body)
-            assert (answer.status_code, answer.json()["types"]["upkeep"]["outcome"]) == (200, "spooled")
+            assert (answer.status_code, answer.json()["task_types"]["upkeep"]["outcome"]) == (200, "spooled")
             assert (await stage.anonymous.get("/readyz")).json()["spooled"] == 1
 
 
 async def test_a_known_token_may_send_activity_while_nobody_can_look_it_up(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = {"type": "upkeep", "user_id": "u1"}
+    body = {"task_type": "upkeep", "user_id": "u1"}
     session = {"Cookie": f"{SESSION_COOKIE}={await session_of(stage, Role.OPERATOR)}"}
     assert (await stage.anonymous.get("/api/me", headers=session)).status_code == 200
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 200
@@ -102,7 +104,7 @@ async def test_a_known_token_may_send_activity_while_nobody_can_look_it_up(
 
 
 async def test_a_token_that_was_refused_is_not_remembered(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = {"type": "upkeep", "user_id": "u1"}
+    body = {"task_type": "upkeep", "user_id": "u1"}
     assert (await stage.operator.post("/api/touch", json=body)).status_code == 200
     tokens = await stage.service.tokens()
     (mine,) = [token for token in await tokens.list() if token.name == "operator"]

@@ -82,12 +82,12 @@ async def test_the_api_takes_none(text: str, sqlite_url: str) -> None:
     async with staged(sqlite_url) as stage:
         said = await stage.operator.post(
             "/api/tasks",
-            content=f'{{"type": "job", "payload": {{"n": {text}}}}}',
+            content=f'{{"task_type": "job", "payload": {{"n": {text}}}}}',
             headers={"content-type": "application/json"},
         )
         assert said.status_code == 422, said.text
         assert "payload" in said.text
-        assert not (await stage.operator.get("/api/tasks", params={"type": "job"})).json()["items"]
+        assert not (await stage.operator.get("/api/tasks", params={"task_type": "job"})).json()["items"]
 
 
 def test_progress_has_none() -> None:

@@ -65,7 +65,7 @@ def test_one_process_serves_and_works(rota: CallRota, tmp_path: Path) -> None:
             assert client.get("/healthz").status_code == 200
             assert client.get("/api/tasks").status_code == 401
             client.headers["Authorization"] = f"Bearer {secret}"
-            assert client.get("/api/tasks?type=echo").json()["items"] == []
+            assert client.get("/api/tasks?task_type=echo").json()["items"] == []
             assert rota("schedule", "add", "echo", "hello", "--every", "1s", "--payload", '{"text": "hi"}').code == 0
             assert rota("task", "schedule", "echo", "bad", "--payload", '{"fail": true}').code == 0
             until_blocking(lambda: bool(runs(client, "success") and runs(client, "error")), "both have run")
@@ -90,7 +90,7 @@ def test_one_process_serves_and_works(rota: CallRota, tmp_path: Path) -> None:
 
 
 def runs(client: httpx.Client, status: str) -> list[Any]:
-    return client.get("/api/runs", params={"status": status, "type": "echo"}).json()["items"]
+    return client.get("/api/runs", params={"status": status, "task_type": "echo"}).json()["items"]
 
 
 def test_the_link_signs_in_and_is_the_same_at_the_next_start() -> None:

@@ -59,7 +59,7 @@ async def test_every_face_says_the_same_of_an_instance(clock: FakeClock) -> None
         for wait, lives in (("12s", True), ("1m", False)):
             clock.advance(wait)
             (listed,) = (await stage.viewer.get("/api/instances")).json()["items"]
-            (queue,) = [q for q in (await stage.viewer.get("/api/queues")).json()["items"] if q["type"] == "job"]
+            (queue,) = [q for q in (await stage.viewer.get("/api/queues")).json()["items"] if q["task_type"] == "job"]
             (shown,) = (await overview(stage.app)).instances
             of_type = (await stage.viewer.get("/api/types/job")).json()["instances"]
             metrics = (await Metrics(stage.app).render())[1].decode()

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from rota.api.auth import Gate
 from rota.api.guard import Guard, local_path, shown_path
+from rota.api.invalid_request import invalid_request
 from rota.api.late_routes import LateRoutes
 from rota.api.openapi import describe
 from rota.api.problems import Problem, Refused, problem_of, problem_of_status, respond
@@ -124,7 +125,7 @@ def _answer_errors(api: FastAPI) -> None:
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return await _show(request, _invalid(error))
+        return await _show(request, invalid_request(request, error.errors()))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -147,13 +148,6 @@ def _methods_at(request: Request) -> list[str]:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             known |= route.methods or set()
     return sorted(known)
-
-
-def _invalid(error: RequestValidationError) -> Problem:
-    errors = [{"at": [str(part) for part in each["loc"]], "detail": str(each["msg"])} for each in error.errors()]
-    first = errors[0] if errors else {"at": ["body"], "detail": "cannot be read"}
-    words = f"{'.'.join(first['at'])}: {first['detail']}."
-    return Problem(422, "invalid_request", f"The request is not as it should be. {words}", extra={"errors": errors})
 
 
 async def _show(request: Request, problem: Problem) -> Response:

@@ -261,7 +261,7 @@ def named_command(transition: Transition, identities: Sequence[Identity]) -> str
 
 def named_call(origin: str, transition: Transition, identities: Sequence[Identity]) -> str:
     """The same over HTTP."""
-    named = [{"type": identity.task_type, "key": identity.key} for identity in identities]
+    named = [{"task_type": identity.task_type, "key": identity.key} for identity in identities]
     return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(transition), "identities": named}))
 
 
@@ -278,9 +278,13 @@ def bulk_command(transition: Transition, query: TaskQuery) -> str:
     return shlex.join([*words, "--schedules"] if query.schedules else words)
 
 
+_FIELDS: Final = {"type": "task_type"}
+"""Where the API has another word than the command line and the addresses of pages."""
+
+
 def bulk_call(origin: str, transition: Transition, query: TaskQuery) -> str:
     """The same over HTTP."""
-    selection: dict[str, object] = {**filters_of(query)}
+    selection: dict[str, object] = {_FIELDS.get(name, name): value for name, value in filters_of(query).items()}
     if query.schedules:
         selection["schedules"] = True
     return call("POST", f"{origin}/api/tasks/bulk", json.dumps({"event": _word(transition), "query": selection}))

@@ -34,7 +34,7 @@ class DeadLettersRequest(Confirmed):
     """Which dead letters: those that are named, or all that match (`all: true` for every one)."""
 
     identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
-    type: TypeName | None = None
+    task_type: TypeName | None = None
     user: Text | None = None
     search: Text | None = None
     failure: Text | None = None
@@ -44,7 +44,7 @@ class DeadLettersRequest(Confirmed):
 @router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
 async def list_dead_letters(
     service: Viewing,
-    type: TypeFilter = None,  # noqa: A002 - people's word
+    task_type: TypeFilter = None,
     user: IdFilter = None,
     search: SearchFilter = None,
     failure: FailureFilter = None,
@@ -53,7 +53,7 @@ async def list_dead_letters(
 ) -> dict[str, Any]:
     """A page of dead letters by type and key."""
     query = task_query(
-        type=type, status=TaskStatus.FAILED, user=user, search=search, failure=failure, cursor=cursor, limit=limit
+        type=task_type, status=TaskStatus.FAILED, user=user, search=search, failure=failure, cursor=cursor, limit=limit
     )
     store = await service.app.store()
     return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
@@ -79,21 +79,22 @@ async def _carry_out(
 
 
 async def _meant(service: Service, request: DeadLettersRequest) -> TaskQuery | list[Identity]:
-    is_narrowed = any((request.type, request.user, request.search, request.failure))
+    is_narrowed = any((request.task_type, request.user, request.search, request.failure))
     given = sum((request.identities is not None, is_narrowed, request.all))
     if given != 1:
         raise InvalidInput(
-            "Say which dead letters: `identities`, a filter (`type`, `user`, `search`) or `all: true`; one of them."
+            "Say which dead letters: `identities`, a filter (`task_type`, `user`, `search`, `failure`)"
+            " or `all: true`; one of them."
         )
     store = await service.app.store()
     if request.identities is None:
         return task_query(
-            type=request.type,
+            type=request.task_type,
             status=TaskStatus.FAILED,
             user=request.user,
             search=request.search,
             failure=request.failure,
         )
     # Only what is dead: purging by this address must not remove a task that has just completed.
-    tasks = await store.get(await identities_of(store, [(each.type, each.key) for each in request.identities]))
+    tasks = await store.get(await identities_of(store, [(each.task_type, each.key) for each in request.identities]))
     return [task.identity for task in tasks if task is not None and task.status is TaskStatus.FAILED]

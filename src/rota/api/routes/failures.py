@@ -74,61 +74,61 @@ class MuteRequest(RequestModel):
 
 
 @router.get("/failures", operation_id="list_failures", response_model=FailuresModel)
-async def list_failures(service: Viewing, type: TypeFilter = None) -> dict[str, Any]:  # noqa: A002 - people's word
+async def list_failures(service: Viewing, task_type: TypeFilter = None) -> dict[str, Any]:
     """All groups of failures, the one seen last first."""
     store = await service.app.store()
     now = service.clock.now()
-    return {"items": [FailureInfo.of(found, now).to_dict() for found in await store.failures(type)]}
+    return {"items": [FailureInfo.of(found, now).to_dict() for found in await store.failures(task_type)]}
 
 
-@router.get("/failures/{type}/{failure}", operation_id="get_failure", response_model=FailureRunsModel)
+@router.get("/failures/{task_type}/{failure}", operation_id="get_failure", response_model=FailureRunsModel)
 async def get_failure(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     failure: FailureInPath,
 ) -> dict[str, Any]:
     """One group, with its latest runs."""
     store = await service.app.store()
-    found = await one_failure(store, type, failure)
-    runs = await store.runs(RunQuery(task_type=type, failure=failure, limit=LATEST_RUNS))
+    found = await one_failure(store, task_type, failure)
+    runs = await store.runs(RunQuery(task_type=task_type, failure=failure, limit=LATEST_RUNS))
     shown = FailureInfo.of(found, service.clock.now()).to_dict()
     return {**shown, "runs": [RunInfo.of(run).to_dict() for run in runs.items]}
 
 
-@acting.post("/failures/{type}/{failure}/redrive", operation_id="redrive_failure", response_model=BulkAnswer)
+@acting.post("/failures/{task_type}/{failure}/redrive", operation_id="redrive_failure", response_model=BulkAnswer)
 async def redrive_failure(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     failure: FailureInPath,
     request: Confirmed,
 ) -> dict[str, object]:
     """Give the dead letters of this group another chance, and no others."""
-    found = await one_failure(await service.app.store(), type, failure)
+    found = await one_failure(await service.app.store(), task_type, failure)
     query = those_dead(found.group)
     return await carry_out(operator, Transition.REDRIVE, query, dry_run=request.dry_run, expected=request.expected)
 
 
-@acting.post("/failures/{type}/{failure}/mute", operation_id="mute_failure", response_model=FailureModel)
+@acting.post("/failures/{task_type}/{failure}/mute", operation_id="mute_failure", response_model=FailureModel)
 async def mute_failure(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     failure: FailureInPath,
     request: MuteRequest,
 ) -> dict[str, object]:
     """Leave this group aside for a time: it is counted on, and shown as muted."""
     now = service.clock.now()
     until = now + parse_duration(request.duration, what="duration")
-    return FailureInfo.of(await operator.mute_failure(type, failure, until), now).to_dict()
+    return FailureInfo.of(await operator.mute_failure(task_type, failure, until), now).to_dict()
 
 
-@acting.post("/failures/{type}/{failure}/unmute", operation_id="unmute_failure", response_model=FailureModel)
+@acting.post("/failures/{task_type}/{failure}/unmute", operation_id="unmute_failure", response_model=FailureModel)
 async def unmute_failure(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     failure: FailureInPath,
 ) -> dict[str, object]:
     """Hear of this group again."""
-    return FailureInfo.of(await operator.mute_failure(type, failure, None), service.clock.now()).to_dict()
+    return FailureInfo.of(await operator.mute_failure(task_type, failure, None), service.clock.now()).to_dict()

@@ -34,7 +34,7 @@ class LimitsModel(AnswerModel):
 class QueueModel(AnswerModel):
     """The queue of one type."""
 
-    type: str
+    task_type: str
     depth: int
     running: int
     oldest_due_at: Moment | None
@@ -171,7 +171,7 @@ def queue_shape(record: TypeRecord, counts: Counts, due_at: Instant | None, hand
     """A queue as `QueueModel` describes it."""
     effective = record.effective
     return {
-        "type": record.task_type.name,
+        "task_type": record.task_type.name,
         "depth": counts.pending,
         "running": counts.running,
         "oldest_due_at": isoformat(due_at),

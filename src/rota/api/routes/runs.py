@@ -26,7 +26,7 @@ router: Final[APIRouter] = routes_for(Role.VIEWER, tag="runs")
 @router.get("/runs", operation_id="list_runs", response_model=PageModel[RunModel])
 async def list_runs(
     service: Viewing,
-    type: TypeFilter = None,  # noqa: A002 - people's word
+    task_type: TypeFilter = None,
     key: KeyFilter = None,
     status: RunStatus | None = None,
     user: IdFilter = None,
@@ -36,11 +36,11 @@ async def list_runs(
 ) -> dict[str, Any]:
     """A page of the run log, newest first."""
     if key is not None:
-        if type is None:
-            raise InvalidInput("A key was given without a type. Add the type: keys are counted per type.")
-        key = (await identity_of(await service.app.store(), type, key)).key
+        if task_type is None:
+            raise InvalidInput("A key was given without a type. Add `task_type`: keys are counted per type.")
+        key = (await identity_of(await service.app.store(), task_type, key)).key
     page = await service.app.runs(
-        type, key=key, status=status, user_id=user, failure=failure, cursor=cursor, limit=limit
+        task_type, key=key, status=status, user_id=user, failure=failure, cursor=cursor, limit=limit
     )
     return page_shape(page, lambda run: run.to_dict())
 

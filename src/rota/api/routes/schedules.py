@@ -103,14 +103,14 @@ class FiresModel(AnswerModel):
 @router.get("/schedules", operation_id="list_schedules", response_model=PageModel[ScheduleModel])
 async def list_schedules(
     service: Viewing,
-    type: TypeFilter = None,  # noqa: A002 - people's word
+    task_type: TypeFilter = None,
     owner: IdFilter = None,
     status: TaskStatus | None = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """A page of schedules by type and id."""
-    page = await service.app.schedules.list(type=type, owner=owner, status=status, cursor=cursor, limit=limit)
+    page = await service.app.schedules.list(type=task_type, owner=owner, status=status, cursor=cursor, limit=limit)
     return page_shape(page, lambda info: info.to_dict())
 
 
@@ -124,41 +124,41 @@ async def preview_schedule(service: Viewing, request: PreviewRequest) -> object:
     )
 
 
-@router.get("/schedules/{type}/{id}", operation_id="get_schedule", response_model=ScheduleModel)
+@router.get("/schedules/{task_type}/{id}", operation_id="get_schedule", response_model=ScheduleModel)
 async def get_schedule(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     id: KeyInPath,  # noqa: A002 - the word of the address
 ) -> dict[str, object]:
     """One schedule."""
-    return (await _found(service, type, id)).to_dict()
+    return (await _found(service, task_type, id)).to_dict()
 
 
-@acting.put("/schedules/{type}/{id}", operation_id="put_schedule", response_model=ScheduleModel)
+@acting.put("/schedules/{task_type}/{id}", operation_id="put_schedule", response_model=ScheduleModel)
 async def put_schedule(
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     id: KeyInPath,  # noqa: A002 - the word of the address
     request: ScheduleRequest,
 ) -> dict[str, object]:
     """Make the schedule, or change the live one of this id. The same again changes nothing."""
     settings = request.model_dump(exclude_unset=True)
-    return (await operator.upsert_schedule(id, type, **settings)).to_dict()
+    return (await operator.upsert_schedule(id, task_type, **settings)).to_dict()
 
 
-@router.get("/schedules/{type}/{id}/fires", operation_id="list_fires", response_model=FiresModel)
+@router.get("/schedules/{task_type}/{id}/fires", operation_id="list_fires", response_model=FiresModel)
 async def list_fires(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     id: KeyInPath,  # noqa: A002 - the word of the address
     n: Fires = 5,
 ) -> object:
     """When it fires next, in its own zone, with a note where a change of the clocks or jitter moves one."""
-    info = await _found(service, type, id)
+    info = await _found(service, task_type, id)
     store = await service.app.store()
-    (task,) = await store.get([Identity(type, id)])
+    (task,) = await store.get([Identity(task_type, id)])
     if task is None or task.trigger is None:
-        raise _unknown(type, id)
+        raise _unknown(task_type, id)
     trigger = decode_trigger(task.trigger)
     zone = trigger.timezone if isinstance(trigger, Cron) else info.timezone
     return msgspec.to_builtins(explain(trigger, zone, n, await store.now(), policy=task.series_policy, key=task.key))
@@ -182,16 +182,16 @@ def _offer(transition: Transition, words: str) -> None:
     async def act(
         service: Viewing,
         operator: Acting,
-        type: TypeInPath,  # noqa: A002 - the word of the address
+        task_type: TypeInPath,
         id: KeyInPath,  # noqa: A002 - the word of the address
     ) -> dict[str, object]:
-        await _found(service, type, id)
-        await operator.apply(transition, Identity(type, id))
-        return (await _found(service, type, id)).to_dict()
+        await _found(service, task_type, id)
+        await operator.apply(transition, Identity(task_type, id))
+        return (await _found(service, task_type, id)).to_dict()
 
     act.__doc__ = words
     acting.add_api_route(
-        f"/schedules/{{type}}/{{id}}/{word}",
+        f"/schedules/{{task_type}}/{{id}}/{word}",
         act,
         methods=["POST"],
         operation_id=f"{transition.value}_schedule",

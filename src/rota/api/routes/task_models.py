@@ -15,7 +15,7 @@ __all__ = ["BulkAnswer", "Confirmed", "IdentityModel", "RunModel", "RunWithDetai
 class IdentityModel(RequestModel):
     """Which task."""
 
-    type: TypeName
+    task_type: TypeName
     key: Key
 
 

@@ -48,7 +48,7 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="tasks")
 class TaskRequest(RequestModel):
     """A task to be made. Without a key it gets a new one; a `user_id` without a key means the user's own task."""
 
-    type: TypeName
+    task_type: TypeName
     key: Text | None = None
     payload: Json = None
     at: When | None = None
@@ -97,7 +97,7 @@ class WaitingModel(AnswerModel):
 class SelectionModel(RequestModel):
     """Which tasks. At least one of them narrows the choice."""
 
-    type: TypeName | None = None
+    task_type: TypeName | None = None
     status: TaskStatus | None = Field(default=None, strict=False)
     without: TaskStatus | None = Field(default=None, strict=False)
     user: Text | None = None
@@ -105,6 +105,11 @@ class SelectionModel(RequestModel):
     search: Text | None = None
     failure: Text | None = None
     schedules: bool = False
+
+    def query(self) -> TaskQuery:
+        """The tasks that are meant."""
+        given = self.model_dump(exclude={"task_type"})
+        return task_query(type=self.task_type, **given)
 
 
 class BulkRequest(Confirmed):
@@ -118,7 +123,7 @@ class BulkRequest(Confirmed):
 @router.get("/tasks", operation_id="list_tasks", response_model=PageModel[TaskModel])
 async def list_tasks(
     service: Viewing,
-    type: TypeFilter = None,  # noqa: A002 - people's word
+    task_type: TypeFilter = None,
     status: TaskStatus | None = None,
     without: Annotated[TaskStatus | None, Query(description="Leave out tasks in this state.")] = None,
     user: IdFilter = None,
@@ -131,7 +136,7 @@ async def list_tasks(
 ) -> dict[str, Any]:
     """A page of tasks by type and key."""
     query = task_query(
-        type=type,
+        type=task_type,
         status=status,
         without=without,
         user=user,
@@ -157,8 +162,8 @@ async def list_tasks(
 )
 async def schedule_task(operator: Acting, request: TaskRequest, response: Response) -> dict[str, object]:
     """Make a task, now, `at` a time or after a `delay`. A live one of the same key is kept, unless `replace`."""
-    options = request.model_dump(exclude={"type", "payload"}, exclude_unset=True)
-    receipt = await operator.schedule(request.type, request.payload, **options)
+    options = request.model_dump(exclude={"task_type", "payload"}, exclude_unset=True)
+    receipt = await operator.schedule(request.task_type, request.payload, **options)
     response.status_code = 201 if receipt.outcome is ScheduleOutcome.CREATED else 200
     return receipt.to_dict()
 
@@ -171,9 +176,9 @@ async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest)
     if request.identities is not None:
         if request.query is not None:
             raise InvalidInput("Tasks were named and a query was given. Give one of them.")
-        identities = await identities_of(store, [(each.type, each.key) for each in request.identities])
+        identities = await identities_of(store, [(each.task_type, each.key) for each in request.identities])
         return await carry_out(operator, transition, identities, dry_run=request.dry_run, expected=request.expected)
-    query = task_query(**(request.query or SelectionModel()).model_dump())
+    query = (request.query or SelectionModel()).query()
     return await carry_out(operator, transition, query, dry_run=request.dry_run, expected=request.expected)
 
 
@@ -191,44 +196,46 @@ async def carry_out(
     return {"matched": found.counted.count, "matched_is_all": found.counted.is_all, **done._asdict()}
 
 
-@router.get("/tasks/{type}/{key}", operation_id="get_task", response_model=TaskModel)
+@router.get("/tasks/{task_type}/{key}", operation_id="get_task", response_model=TaskModel)
 async def get_task(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
 ) -> dict[str, object]:
     """One task as it stands."""
     store = await service.app.store()
-    identity = await identity_of(store, type, key)
+    identity = await identity_of(store, task_type, key)
     (task,) = await store.get([identity])
     if task is None:
-        raise UnknownTask(f"There is no task {type}/{shown_key(identity.key)}. GET /api/tasks?type={type} lists some.")
+        raise UnknownTask(
+            f"There is no task {task_type}/{shown_key(identity.key)}. GET /api/tasks?task_type={task_type} lists some."
+        )
     return TaskDetails.of(task).to_dict()
 
 
-@router.get("/tasks/{type}/{key}/explain", operation_id="explain_task", response_model=WaitingModel)
+@router.get("/tasks/{task_type}/{key}/explain", operation_id="explain_task", response_model=WaitingModel)
 async def explain_task(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
 ) -> dict[str, object]:
     """Why the task does not run yet, its place in the queue, and an estimate."""
-    identity = await identity_of(await service.app.store(), type, key)
-    waiting = await service.app.tasks.explain(type, key=identity.key)
+    identity = await identity_of(await service.app.store(), task_type, key)
+    waiting = await service.app.tasks.explain(task_type, key=identity.key)
     return waiting.to_dict()
 
 
-@router.get("/tasks/{type}/{key}/runs", operation_id="list_runs_of_task", response_model=PageModel[RunModel])
+@router.get("/tasks/{task_type}/{key}/runs", operation_id="list_runs_of_task", response_model=PageModel[RunModel])
 async def list_runs_of_task(
     service: Viewing,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
     """What the run log knows of this task, newest first."""
-    identity = await identity_of(await service.app.store(), type, key)
-    page = await service.app.runs(type, key=identity.key, cursor=cursor, limit=limit)
+    identity = await identity_of(await service.app.store(), task_type, key)
+    page = await service.app.runs(task_type, key=identity.key, cursor=cursor, limit=limit)
     return page_shape(page, lambda run: run.to_dict())
 
 
@@ -249,13 +256,13 @@ def _offer(transition: Transition, words: str) -> None:
     async def act(
         service: Viewing,
         operator: Acting,
-        type: TypeInPath,  # noqa: A002 - the word of the address
+        task_type: TypeInPath,
         key: KeyInPath,
     ) -> dict[str, object]:
-        return await _apply(await service.app.store(), operator, transition, type, key)
+        return await _apply(await service.app.store(), operator, transition, task_type, key)
 
     act.__doc__ = words
-    path = f"/tasks/{{type}}/{{key}}/{word}"
+    path = f"/tasks/{{task_type}}/{{key}}/{word}"
     acting.add_api_route(
         path,
         act,
@@ -279,37 +286,39 @@ class AgainRequest(RequestModel):
     payload: Json = None
 
 
-@acting.post("/tasks/{type}/{key}/again", operation_id="run_task_again", response_model=ReceiptModel, status_code=201)
+@acting.post(
+    "/tasks/{task_type}/{key}/again", operation_id="run_task_again", response_model=ReceiptModel, status_code=201
+)
 async def run_task_again(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
     request: AgainRequest,
 ) -> dict[str, object]:
     """Make an ended task once more, due now, with the payload that it carried or with another one."""
-    identity = await identity_of(await service.app.store(), type, key)
+    identity = await identity_of(await service.app.store(), task_type, key)
     payload = request.payload if "payload" in request.model_fields_set else SAME
     return (await operator.run_again(identity, payload)).to_dict()
 
 
-@acting.post("/tasks/{type}/{key}/purge", operation_id="purge_task", status_code=204)
+@acting.post("/tasks/{task_type}/{key}/purge", operation_id="purge_task", status_code=204)
 async def purge_task(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
 ) -> None:
     """Remove a finished task now, before its retention ends."""
-    await operator.apply(Transition.PURGE, await identity_of(await service.app.store(), type, key))
+    await operator.apply(Transition.PURGE, await identity_of(await service.app.store(), task_type, key))
 
 
-@acting.post("/tasks/{type}/{key}/reset", operation_id="reset_task", status_code=204)
+@acting.post("/tasks/{task_type}/{key}/reset", operation_id="reset_task", status_code=204)
 async def reset_task(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     key: KeyInPath,
 ) -> None:
     """Forget the failures in a row, so that activity is taken on again."""
-    await operator.reset(await identity_of(await service.app.store(), type, key))
+    await operator.reset(await identity_of(await service.app.store(), task_type, key))

@@ -25,13 +25,13 @@ router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity", through_out
 
 
 class TouchRequest(RequestModel):
-    """A user was active. `type` or `types` says which upkeep that concerns."""
+    """A user was active. `task_type` or `task_types` says which upkeep that concerns."""
 
     user_id: Text
     device_id: Text | None = None
     agent_id: Text | None = None
-    type: TypeName | None = None
-    types: Annotated[list[TypeName], Field(min_length=1, max_length=50)] | None = None
+    task_type: TypeName | None = None
+    task_types: Annotated[list[TypeName], Field(min_length=1, max_length=50)] | None = None
 
 
 class TouchModel(AnswerModel):
@@ -45,15 +45,15 @@ class TouchModel(AnswerModel):
 class TouchAnswer(AnswerModel):
     """What an activity led to, per type."""
 
-    types: dict[str, TouchModel]
+    task_types: dict[str, TouchModel]
 
 
 @router.post("/touch", operation_id="touch", response_model=TouchAnswer)
 async def touch(service: Viewing, request: TouchRequest) -> dict[str, object]:
     """A user was active: what that led to, for each of the types."""
-    if (request.type is None) == (request.types is None):
-        raise InvalidInput("Say which types the activity concerns: `type`, or `types`; one of the two.")
-    app, names = service.app, list(dict.fromkeys(request.types or [str(request.type)]))
+    if (request.task_type is None) == (request.task_types is None):
+        raise InvalidInput("Say which types the activity concerns: `task_type`, or `task_types`; one of the two.")
+    app, names = service.app, list(dict.fromkeys(request.task_types or [str(request.task_type)]))
     # All or nothing: a misspelt type is found before the others are touched. One alone is found by touching it.
     for name in names if len(names) > 1 else ():
         if await app.get_task_config(name) is None:
@@ -61,7 +61,7 @@ async def touch(service: Viewing, request: TouchRequest) -> dict[str, object]:
     ids = (request.user_id, request.device_id, request.agent_id)
     touched = {name: await app.host.touch(name, *ids) for name in names}
     return {
-        "types": {
+        "task_types": {
             name: {"outcome": each.outcome, "scheduled_at": isoformat(each.scheduled_at), "coalesced": each.coalesced}
             for name, each in touched.items()
         }

@@ -93,17 +93,17 @@ async def list_types(service: Viewing) -> dict[str, Any]:
     return {"items": await _shapes(service)}
 
 
-@router.get("/types/{type}", operation_id="get_type", response_model=TypeModel)
-async def get_type(service: Viewing, type: TypeInPath) -> dict[str, object]:  # noqa: A002 - the word of the address
+@router.get("/types/{task_type}", operation_id="get_type", response_model=TypeModel)
+async def get_type(service: Viewing, task_type: TypeInPath) -> dict[str, object]:
     """One type."""
-    return await _shape(service, type)
+    return await _shape(service, task_type)
 
 
-@acting.patch("/types/{type}", operation_id="change_type", response_model=TypeModel)
+@acting.patch("/types/{task_type}", operation_id="change_type", response_model=TypeModel)
 async def change_type(
     service: Viewing,
     operator: Acting,
-    type: TypeInPath,  # noqa: A002 - the word of the address
+    task_type: TypeInPath,
     request: SwitchesRequest,
 ) -> dict[str, object]:
     """Switch a type on or off, freeze or drain it, set its limits: for all instances, and over restarts."""
@@ -111,8 +111,8 @@ async def change_type(
     for name, limit in (("rate_limit", request.rate_limit), ("start_limit", request.start_limit)):
         if limit is not None:
             changes[name] = RateLimit(rate=limit.rate, burst=limit.burst)
-    await operator.override(type, changes)
-    return await _shape(service, type)
+    await operator.override(task_type, changes)
+    return await _shape(service, task_type)
 
 
 async def _shapes(service: Service) -> list[dict[str, object]]:

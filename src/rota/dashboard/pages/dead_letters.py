@@ -66,7 +66,7 @@ async def show(view: View) -> Page:
 def _named(view: View, tasks: Sequence[Task]) -> list[Bulk]:
     """The buttons for one reason. No filter outside knows reasons, so the tasks on the page are named."""
     names = [f"{task.task_type}/{task.key}" for task in tasks]
-    identities = [{"type": task.task_type, "key": task.key} for task in tasks]
+    identities = [{"task_type": task.task_type, "key": task.key} for task in tasks]
     return [
         Bulk(
             transition,

@@ -40,18 +40,19 @@ async def show(view: View) -> Page:
             "names": names,
             "statuses": list(RunStatus),
             "command": _command(query),
-            "curl": view.call("GET", view.path("/api/runs", **_given(query))),
+            "curl": view.call("GET", view.path("/api/runs", task_type=query.task_type, **_given(query))),
         },
         concerns=query.task_type or "*",
     )
 
 
 def _given(query: RunQuery) -> dict[str, str | None]:
-    return {"type": query.task_type, "key": query.key, "status": query.status, "user": query.user_id}
+    return {"key": query.key, "status": query.status, "user": query.user_id}
 
 
 def _command(query: RunQuery) -> str:
-    options = [[f"--{name}", value] for name, value in _given(query).items() if value is not None]
+    said = {"type": query.task_type, **_given(query)}
+    options = [[f"--{name}", value] for name, value in said.items() if value is not None]
     return shlex.join(["rota", "run", "ls", *chain.from_iterable(options)])
 
 

@@ -212,7 +212,7 @@ async function askHowMany(form, button) {
   let count = chosen().length;
   let isAll = true;
   if (everything && !data.get("reason")) {
-    const names = { type: "type", status: "status", without: "without", user: "user", owner: "owner", search: "search", failure: "failure" };
+    const names = { type: "task_type", status: "status", without: "without", user: "user", owner: "owner", search: "search", failure: "failure" };
     const query = Object.fromEntries(Object.entries(names).filter(([name]) => data.get(name)).map(([name, field]) => [field, data.get(name)]));
     if (data.get("schedules")) query.schedules = true;
     const answer = await fetch(form.dataset.bulk, {
