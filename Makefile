@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format browser sandbox redis conformance kafka test-kafka test-prefect test-llm chaos bench docs clean
+.PHONY: help run demo test check format browser sandbox redis conformance kafka test-kafka test-prefect test-llm chaos bench docs pictures clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ bench: $(VENV)/dev.stamp redis ## Measure speed, beside other queues; takes long
 
 docs: $(VENV)/dev.stamp ## Write the generated pages anew: the lifecycle, the tables of settings
 	$(BIN)/python -m docs.generate
+
+pictures: $(VENV)/dev.stamp browser ## Take the pictures of the dashboard anew (docs/images)
+	$(BIN)/python -m docs.pictures
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .hypothesis src/*.egg-info
