@@ -119,6 +119,7 @@ def _environment(packages: Sequence[str]) -> Environment:
         number=words.number,
         compact=words.compact,
         span=words.span,
+        masked=words.masked,
         pretty=words.pretty,
         key=shown_key,
         written=written,

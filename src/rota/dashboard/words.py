@@ -6,9 +6,10 @@ import json
 from typing import Final
 
 from rota.clock import DAY, HOUR, MINUTE, SECOND, Instant, Millis, to_datetime
+from rota.masking import masker
 from rota.triggers.zone import zone
 
-__all__ = ["NOTHING", "absolute", "compact", "count", "number", "pretty", "relative", "span"]
+__all__ = ["NOTHING", "absolute", "compact", "count", "masked", "number", "pretty", "relative", "span"]
 
 NOTHING: Final = "\N{EN DASH}"
 """What is shown where there is nothing to show."""
@@ -72,12 +73,18 @@ def absolute(at: Instant, timezone: str) -> str:
 
 
 def pretty(text: str | None) -> str:
-    """JSON with line breaks; what is no JSON stays as it is. Always text, never markup."""
+    """JSON with line breaks and its secrets hidden; what is no JSON stays as it is but for those. Always text, never
+    markup."""
     if text is None:
         return ""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return json.dumps(masker().value(json.loads(text)), indent=2, ensure_ascii=False)
     except ValueError:
-        return text
+        return masker().text(text)
     except RecursionError:  # nested deeper than Python reads: still shown, in one line
-        return text
+        return masker().text(text)
+
+
+def masked(text: str | None) -> str | None:
+    """What handlers and their callers wrote, with secrets hidden."""
+    return None if text is None else masker().text(text)

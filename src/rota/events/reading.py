@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, Row, Select, func, literal_column, select
 
 from rota.clock import SECOND, Instant, Millis, isoformat
@@ -20,6 +21,7 @@ from rota.errors import InvalidInput, RotaError
 from rota.events.consumer import canonical
 from rota.events.envelope import check_topic
 from rota.events.kept import Kept, kept_message
+from rota.masking import masker
 from rota.stores.base import DEFAULT_PAGE, Page, page_of
 from rota.stores.limits import check_page
 
@@ -262,7 +264,7 @@ class EventReading:
         if cursor is not None:
             query = query.where(outbox.c.seq < _number(cursor))
         rows = await self.database.read(lambda connection: connection.execute(query).all())
-        return page_of([event_view(row) for row in rows], limit, lambda event: str(event.seq))
+        return page_of([_shown(event_view(row)) for row in rows], limit, lambda event: str(event.seq))
 
     async def event(self, event_id: str) -> tuple[EventView | None, list[DeadLetter | Handled]]:
         """An event, and what each consumer has made of it. One that others have published is known by the latter."""
@@ -272,7 +274,7 @@ class EventReading:
             names = sorted(_consumer_names(connection))
             query = select(inbox).where(inbox.c.consumer.in_(names), inbox.c.event_id == event_id)
             made = connection.execute(query.order_by(inbox.c.consumer)).all()
-            return None if row is None else event_view(row), [handled_view(one) for one in made]
+            return None if row is None else _shown(event_view(row)), [handled_view(one) for one in made]
 
         event, handled = await self.database.read(read)
         if event is None and not handled:
@@ -480,6 +482,11 @@ def event_view(row: Row[Any]) -> EventView:
     return EventView(**_picked(row, EventView, headers=headers, payload=payload))
 
 
+def _shown(event: EventView) -> EventView:
+    """With its secrets hidden: programs get theirs from the bus, here people read."""
+    return replace(event, payload=masker().value(event.payload))
+
+
 def handled_view(row: Row[Any]) -> DeadLetter | Handled:
     if row.status == "dead":
         return _dead_letter(row)
@@ -493,7 +500,7 @@ def _dead_letter(row: Row[Any]) -> DeadLetter:
         **_picked(row, Handled, next_at=None),
         seq=row.seq,
         event_type=None if kept is None else kept.headers.get("event_type") or _type_in(kept),
-        message=None if kept is None else kept.original(),
+        message=None if kept is None else masker().value(kept.original()),
     )
 
 

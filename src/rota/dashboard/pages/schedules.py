@@ -196,7 +196,7 @@ def _same(view: View, info: ScheduleInfo) -> tuple[str, str]:
     """What makes the same schedule, on the command line and over HTTP. A payload that is hidden is so here too."""
     settings = _settings(info)
     if info.payload is not None:
-        settings["payload"] = "hidden" if view.preferences.hides_payloads else info.payload
+        settings["payload"] = "hidden" if view.preferences.hides_payloads else info.to_dict()["payload"]
     said = {name: value for name, value in settings.items() if name != "serial"}  # the command line has no word for it
     options = [(f"--{name.replace('_', '-')}", _written(name, value)) for name, value in said.items()]
     command = shlex.join(["rota", "schedule", "add", info.task_type, info.id, *chain.from_iterable(options)])
