@@ -128,6 +128,9 @@ server:
   port: 8787
   allowed_hosts: [rota.example.org]          # names that clients may call it by
 
+metrics:
+  port: 9187                                 # `rota worker` shows metrics and health there; the service on its own port
+
 alerts:
   sinks:
     ops: {webhook: "https://hooks.example.org/rota", secret: "${WEBHOOK_KEY:}"}
@@ -191,6 +194,8 @@ ABOUT: Mapping[str, str] = {
     "server.allowed_hosts": "the names that clients may call the service by",
     "server.token_file": "where the first token is written",
     "server.hide_payloads": "whether the dashboard shows no payloads, to anybody",
+    "metrics.host": "the address on which `rota worker` shows metrics and health; another than loopback needs tokens",
+    "metrics.port": "its port; 0 takes any that is free, and without one a worker shows nothing",
     "alerts.enabled": "whether the rules are looked at here",
     "alerts.check_interval": "how often",
     "alerts.defaults": "whether the rules that come with Rota hold beside yours",

@@ -15,6 +15,7 @@ from rota.agents.section import AGENTS_SECTION
 from rota.alerts.section import ALERTS_SECTION, section_with
 from rota.batches.section import BATCHES_SECTION
 from rota.config import Config, Section, read_config
+from rota.config.metrics import METRICS_SECTION
 from rota.config.server import SERVER_SECTION
 from rota.config.webhooks import WEBHOOKS_SECTION
 from rota.core.alert import AlertKind, all_kinds
@@ -25,6 +26,7 @@ __all__ = ["BUILT_IN_SECTIONS", "load_config", "sections_of"]
 
 BUILT_IN_SECTIONS: Final[tuple[Section[Any], ...]] = (
     SERVER_SECTION,
+    METRICS_SECTION,
     ALERTS_SECTION,
     WEBHOOKS_SECTION,
     MEMORY_SECTION,

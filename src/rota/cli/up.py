@@ -23,7 +23,7 @@ from rota.config.urls import masked
 if TYPE_CHECKING:
     from rota.api.service import Service
     from rota.app.rota import Rota
-    from rota.cli.server import BoundSocket
+    from rota.cli.bound_socket import BoundSocket
 
 __all__ = ["token_file", "up"]
 
@@ -53,8 +53,8 @@ async def up(
 async def _up(
     cli: Cli, app: str | None, host: str | None, port: int | None, concurrency: int | None, *, with_worker: bool
 ) -> None:
+    from rota.cli.bound_socket import BoundSocket
     from rota.cli.logs import log_to_stderr
-    from rota.cli.server import BoundSocket
 
     rota = _app(cli, app, concurrency, serves=with_worker)
     config = rota.config

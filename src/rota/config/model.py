@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rota.call_timeout import DEFAULT_MS
 from rota.clock import HOUR, MINUTE, SECOND, Millis
+from rota.config.metrics import METRICS_SECTION, MetricsConfig
 from rota.config.section import Rule, Section, option_checks
 from rota.config.server import SERVER_SECTION, ServerConfig
 from rota.config.settings import BASE_SECTIONS, ENGINE_SETTINGS
@@ -90,6 +91,11 @@ class Config:
     def server(self) -> ServerConfig:
         """What is said under `server`."""
         return SERVER_SECTION.of(self)
+
+    @property
+    def metrics(self) -> MetricsConfig:
+        """What is said under `metrics`."""
+        return METRICS_SECTION.of(self)
 
     @property
     def webhooks(self) -> WebhooksConfig:

@@ -9,10 +9,15 @@ from typing import Final
 from rota.config.section import Rule, Section, Setting
 from rota.config.values import as_bool, as_int, as_names, as_path, as_text
 
-__all__ = ["SERVER_SECTION", "ServerConfig"]
+__all__ = ["SERVER_SECTION", "ServerConfig", "is_host"]
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]%-]{1,253}")
 _BASE_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
+
+
+def is_host(text: str) -> bool:
+    """Whether a text can be the name or the address of a host."""
+    return bool(_HOST.fullmatch(text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,7 @@ SERVER_SECTION: Final = Section(
     rules=(
         Rule(
             "host",
-            lambda server: bool(_HOST.fullmatch(server.host)),
+            lambda server: is_host(server.host),
             "Use a name or an address to bind to, like '127.0.0.1' or '0.0.0.0'.",
         ),
         Rule("port", lambda server: 0 <= server.port <= 65_535, "Use 1 to 65535, or 0 for any that is free."),
@@ -55,7 +60,7 @@ SERVER_SECTION: Final = Section(
         ),
         Rule(
             "allowed_hosts",
-            lambda server: all(map(_HOST.fullmatch, server.allowed_hosts)),
+            lambda server: all(map(is_host, server.allowed_hosts)),
             "Use host names without scheme and port, like 'rota.example.org'.",
         ),
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from rota.config.metrics import METRICS_SECTION
 from rota.config.section import Section, Setting
 from rota.config.server import SERVER_SECTION
 from rota.config.urls import BUS_SCHEMES, DATABASE_SCHEMES, STORE_SCHEMES, check_url
@@ -38,5 +39,5 @@ ENGINE_SETTINGS: Final[tuple[Setting, ...]] = (
 )
 """Every single setting, in the order in which it is shown."""
 
-BASE_SECTIONS: Final[tuple[Section[Any], ...]] = (SERVER_SECTION, WEBHOOKS_SECTION)
+BASE_SECTIONS: Final[tuple[Section[Any], ...]] = (SERVER_SECTION, METRICS_SECTION, WEBHOOKS_SECTION)
 """The sections that every configuration has; the others are those of parts."""

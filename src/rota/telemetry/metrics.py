@@ -1,9 +1,11 @@
 """Metrics in Prometheus' text format: what this instance has seen, and how the whole store stands.
 
 What the instance has seen costs nothing to read: `InstanceStats` has it already. How the store stands is read at a
-scrape, at most once in five seconds, and a store that is away shows as `rota_store_up 0` instead of failing the scrape.
-Labels are bounded: at most a hundred types have names of their own, reasons come in classes, and no key or user ever
-appears.
+scrape, at most once in five seconds; every process that is scraped tells the same, so that what runs in a process which
+nobody scrapes is seen all the same. Its running totals are called `rota_store_*`, so that nobody adds up both. A store
+that is away shows as `rota_store_up 0` instead of failing the scrape.
+Labels are bounded: at most a hundred types have names of their own, reasons come in classes, exceptions in a hundred at
+most, and no key or user ever appears.
 `docs/metrics.md` lists every name.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
@@ -29,24 +31,27 @@ from prometheus_client.registry import Collector
 
 from rota.app.rota import Rota
 from rota.app.views import SET_ASIDE, alive
-from rota.clock import SECOND, Clock, Instant, SystemClock
+from rota.clock import HOUR, SECOND, Clock, Instant, SystemClock
 from rota.core.history import BOUNDS_MS
 from rota.errors import RotaError
 from rota.logs import get_logger
 from rota.part import Part
 from rota.runtime.stats import InstanceStats, RunStats
-from rota.stores.base import Counts
+from rota.stores.base import Counts, Failures
 
 __all__ = ["MAX_TYPES", "Metrics"]
 
 MAX_TYPES: Final = 100
 """Types with a label of their own; all others together are "other"."""
+MAX_EXCEPTIONS: Final = 100
+"""Exceptions, each of a type, with a label of their own: those seen last."""
 OTHER: Final = "other"
 CACHE_SECONDS: Final = 5.0
 READ_SECONDS: Final = 2.0
 """How long a scrape waits for the store."""
 
 _STATES: Final = ("pending", "running", "paused", "failed")
+_TOTALS: Final = {"success": "succeeded_total", "error": "errored_total", "lost": "lost_total"}
 _LOST: Final = frozenset({"lost", "poison"})
 
 log = get_logger("rota.metrics")
@@ -63,6 +68,7 @@ class _Standing:
     counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
     heads: Mapping[str, Instant] = field(default_factory=dict[str, Instant])
     instances: int = 0
+    failures: Sequence[Failures] = ()
 
 
 class Metrics:
@@ -100,14 +106,15 @@ class Metrics:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 store = await self._app.store()
-                now, counts, heads, instances = await asyncio.gather(
-                    store.now(), store.counts(), store.next_due_by_type(), store.instances()
+                now, counts, heads, instances, failures = await asyncio.gather(
+                    store.now(), store.counts(), store.next_due_by_type(), store.instances(), store.failures()
                 )
         except (RotaError, TimeoutError, OSError) as error:
             if was_up:
                 log.warning("store away", error=str(error) or type(error).__name__)
             return _Standing()
-        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=len(alive(instances, now)))
+        living = len(alive(instances, now))
+        return _Standing(is_up=True, now=now, counts=counts, heads=heads, instances=living, failures=failures)
 
     # --- labels ---
 
@@ -189,15 +196,19 @@ class Metrics:
         if not standing.is_up:
             return
         yield _gauge("rota_instances", "Instances at work on the store.", standing.instances)
+        yield from self._queues(standing)
+        yield from self._totals(standing.counts)
+        yield self._failures(standing)
+
+    def _queues(self, standing: _Standing) -> Iterator[Metric]:
         depth = GaugeMetricFamily("rota_queue_depth", "Tasks in the store.", labels=["type", "state"])
         ratio = GaugeMetricFamily(
             "rota_coalesced_ratio", "The share of activities that joined a task that was there.", labels=["type"]
         )
         for label, found in self._grouped(standing.counts).items():
             for state in _STATES:
-                depth.add_metric([label, state], sum(getattr(counts, state) for counts in found))
-            created = sum(counts.created_total for counts in found)
-            coalesced = sum(counts.coalesced_total for counts in found)
+                depth.add_metric([label, state], _sum(found, state))
+            created, coalesced = _sum(found, "created_total"), _sum(found, "coalesced_total")
             ratio.add_metric([label], coalesced / (created + coalesced) if created + coalesced else 0.0)
         oldest = GaugeMetricFamily(
             "rota_oldest_pending_seconds", "For how long the first pending task is overdue.", labels=["type"]
@@ -206,6 +217,35 @@ class Metrics:
         for label, found in self._grouped(heads).items():
             oldest.add_metric([label], max(0, standing.now - min(found)) / SECOND)
         yield from (depth, ratio, oldest)
+
+    def _totals(self, counts: Mapping[str, Counts]) -> Iterator[Metric]:
+        """What the store has counted, whichever instance did it."""
+        created = CounterMetricFamily("rota_store_created", "Tasks that were made, by all instances.", labels=["type"])
+        coalesced = CounterMetricFamily(
+            "rota_store_coalesced", "Activities that joined a task that was there, of all instances.", labels=["type"]
+        )
+        ended = CounterMetricFamily("rota_store_runs", "Runs that ended, of all instances.", labels=["type", "status"])
+        for label, found in self._grouped(counts).items():
+            created.add_metric([label], _sum(found, "created_total"))
+            coalesced.add_metric([label], _sum(found, "coalesced_total"))
+            for status, total in _TOTALS.items():
+                ended.add_metric([label, status], _sum(found, total))
+        yield from (created, coalesced, ended)
+
+    def _failures(self, standing: _Standing) -> Metric:
+        """Failures of the last hour, by what was raised. Whoever has muted a group does not want to hear of it."""
+        recent: Counter[tuple[str, str]] = Counter()
+        for group in (failures.group for failures in standing.failures if not failures.group.is_muted(standing.now)):
+            at = self._label(group.task_type), group.kind
+            if at not in recent and len(recent) >= MAX_EXCEPTIONS:
+                at = OTHER, OTHER
+            recent[at] += group.count_since(standing.now - HOUR)
+        family = GaugeMetricFamily(
+            "rota_failures_recent", "Failures of the last hour, by what was raised.", labels=["type", "exception"]
+        )
+        for at, count in sorted(recent.items()):
+            family.add_metric(at, count)
+        return family
 
     def _grouped(self, by_type: Mapping[str, _Value]) -> dict[str, list[_Value]]:
         grouped: defaultdict[str, list[_Value]] = defaultdict(list)
@@ -232,6 +272,10 @@ async def _metrics_of(part: Part) -> list[Metric]:
     except Exception as error:
         log.warning("no metrics of a part", part=part.name, error=str(error) or type(error).__name__)
         return []
+
+
+def _sum(found: Iterable[Counts], counter: str) -> int:
+    return sum(getattr(counts, counter) for counts in found)
 
 
 def _outcomes(runs: RunStats) -> Iterator[tuple[str, str, int]]:

@@ -11,8 +11,7 @@ from rota.api.auth import Calling, Viewing
 from rota.api.models import AnswerModel
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
-from rota.api.service import Service
-from rota.errors import StoreError
+from rota.app.readiness import readiness
 
 __all__ = ["open_router", "router"]
 
@@ -62,36 +61,9 @@ async def check_alive() -> dict[str, str]:
 )
 async def check_ready(service: Viewing, response: Response) -> dict[str, Any]:
     """Whether the process can do its work: it reaches the store and, if it has a worker, can still claim."""
-    is_store_there = await _reaches_store(service)
-    health = service.app.health()
-    serves_only = not service.app.host.background.is_started
-    can_claim = None if serves_only else health.ok
-    ok = is_store_there and can_claim is not False
-    response.status_code = 200 if ok else 503
-    reasons = [] if serves_only else [_first_words(reason) for reason in health.reasons]
-    return {
-        "status": "ok" if ok else "not_ready",
-        "store": "ok" if is_store_there else "away",
-        "can_claim": can_claim,
-        "reasons": reasons if is_store_there else [*reasons, "The store cannot be reached."],
-        "seconds_since_good": dict(health.seconds_since_good or {}),
-        "running": health.running,
-        "spooled": health.spooled,
-    }
-
-
-async def _reaches_store(service: Service) -> bool:
-    try:
-        store = await service.app.store()
-        await store.now()
-    except StoreError:
-        return False
-    return True
-
-
-def _first_words(reason: str) -> str:
-    """Anybody may read this: that a loop fails, but not the error's text, which may name addresses."""
-    return reason.partition(". ")[0].rstrip(".") + "."
+    found = await readiness(service.app)
+    response.status_code = 200 if found.ok else 503
+    return found.to_dict()
 
 
 @router.get(
