@@ -105,7 +105,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         capsys.readouterr()
         code = main(arguments)
         said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
+        assert "Traceback (most recent call last)" not in said.out + said.err
         return Said(code, said.out, said.err)
 
     return call
