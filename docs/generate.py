@@ -257,7 +257,7 @@ ABOUT: Mapping[str, str] = {
     "batches.top_up_rounds": "how often what is missing is asked for again",
     "batches.max_count": "items of one batch, at most",
     "batches.deadline": "when a batch ends that says nothing about it",
-    "batches.tenant_items_per_minute": "items that one owner may ask for in a minute",
+    "batches.owner_items_per_minute": "items that one owner may ask for in a minute",
     "batches.retention": "how long batches are kept after their end",
     "prefect.api_url": "the API of the Prefect whose flows wait for events, like `http://127.0.0.1:4200/api`",
     "prefect.api_key": "its key",

@@ -111,7 +111,7 @@ def assistant(
             await pace.work(0.6)
         return {"events": pace.chance.randint(0, 30)}
 
-    @app.cron("0 9 * * 1-5", tz="Europe/Berlin", description="What changed since yesterday")
+    @app.cron("0 9 * * 1-5", timezone="Europe/Berlin", description="What changed since yesterday")
     async def morning_brief() -> None:
         await pace.work(0.5)
 

@@ -64,13 +64,13 @@ async def _what_comes_in(app: Rota, pace: Pace, minute: int) -> None:
 
 async def _schedules(app: Rota) -> None:
     await app.schedules.upsert(
-        "renewals", type="send_invoice", cron="0 6 1 * *", tz="Europe/Berlin", payload={"order": 1, "cents": 900}
+        "renewals", type="send_invoice", cron="0 6 1 * *", timezone="Europe/Berlin", payload={"order": 1, "cents": 900}
     )
     await app.schedules.upsert(
         "weekly-digest",
         type="summarise",
         cron="0 17 * * 5",
-        tz="America/New_York",
+        timezone="America/New_York",
         payload={"messages": []},
         owner="bao",
     )

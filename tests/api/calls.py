@@ -53,7 +53,7 @@ async def a_paused_task(stage: Stage) -> Mapping[str, str]:
 
 
 async def a_schedule(stage: Stage) -> Mapping[str, str]:
-    await stage.app.schedules.upsert("morning", type="job", cron="0 9 * * *", tz="Europe/Berlin")
+    await stage.app.schedules.upsert("morning", type="job", cron="0 9 * * *", timezone="Europe/Berlin")
     return {}
 
 

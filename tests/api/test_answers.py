@@ -84,7 +84,7 @@ def test_the_models_mirror_the_structs(model: type[BaseModel], struct: type[msgs
         ("PUT", "/api/schedules/job/x", {"cron": "nonsense"}, 422, "invalid_trigger"),
         ("PUT", "/api/schedules/job/x", {"cron": "* * * * *", "every": "1h"}, 422, "invalid_trigger"),
         ("PUT", "/api/schedules/job/%25global", {"every": "1h"}, 422, "invalid_input"),
-        ("POST", "/api/schedules/preview", {"cron": "0 9 * * *", "tz": "Mars/Base"}, 422, "invalid_trigger"),
+        ("POST", "/api/schedules/preview", {"cron": "0 9 * * *", "timezone": "Mars/Base"}, 422, "invalid_trigger"),
         ("GET", "/api/tasks?statu=failed", None, 422, "invalid_request"),
         ("GET", "/api/types?x=1", None, 422, "invalid_request"),
         ("GET", "/api/tasks?user=%00", None, 400, "invalid_path"),
@@ -301,7 +301,7 @@ async def test_lists_can_be_narrowed(stage: Stage) -> None:
 
 
 async def test_a_schedule_lives_by_its_id(stage: Stage) -> None:
-    body = {"cron": "30 2 * * *", "tz": "Europe/Berlin", "owner": "ann", "payload": {"a": 1}, "misfire": "skip"}
+    body = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "owner": "ann", "payload": {"a": 1}, "misfire": "skip"}
     made = (await stage.operator.put("/api/schedules/job/ann%2Fbrief", json=body)).json()
     assert (made["id"], made["words"]) == ("ann/brief", "at 02:30, every day")
     assert (await stage.viewer.get("/api/schedules/job/ann%2Fbrief")).json() == made
@@ -316,10 +316,10 @@ async def test_a_schedule_lives_by_its_id(stage: Stage) -> None:
 
 
 async def test_a_preview_tells_of_the_clocks(stage: Stage) -> None:
-    body = {"cron": "30 2 * * *", "tz": "Europe/Berlin", "n": 100}
+    body = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "n": 100}
     seen = (await stage.viewer.post("/api/schedules/preview", json={**body, "n": 3})).json()
     assert len(seen["fires"]) == 3
-    year = {"cron": "30 2 28-31 3,10 0", "tz": "Europe/Berlin", "n": 100}
+    year = {"cron": "30 2 28-31 3,10 0", "timezone": "Europe/Berlin", "n": 100}
     notes = (await stage.viewer.post("/api/schedules/preview", json=year)).json()["notes"]
     assert any("does not exist" in note for note in notes)
     assert any("happens twice" in note for note in notes)

@@ -368,7 +368,7 @@ async def test_a_type_that_is_full_refuses_more(file_world: World) -> None:
 async def test_an_owner_has_its_share_of_a_minute(file_world: World) -> None:
     from rota.batches import BatchesFull
 
-    async with opened_scene(file_world, tenant_items_per_minute=60) as scene:
+    async with opened_scene(file_world, owner_items_per_minute=60) as scene:
         await scene.start(50, owner="a")
         with pytest.raises(BatchesFull, match="60 items a minute") as refused:
             await scene.start(50, owner="a")

@@ -253,10 +253,10 @@ async def test_a_batch_that_is_not_there_is_not_found(file_world: World) -> None
 
 
 async def test_an_owner_that_has_had_its_share_is_told_when_to_come_back(file_world: World) -> None:
-    async with played(file_world, tenant_items_per_minute=30) as play:
+    async with played(file_world, owner_items_per_minute=30) as play:
         await play.start()
         full = await play.operator.post("/api/batches", json=NORSE)
-        assert "tenant_items_per_minute" in check_problem(full, 429, "batches_full")["detail"]
+        assert "owner_items_per_minute" in check_problem(full, 429, "batches_full")["detail"]
         assert 1 <= int(full.headers["Retry-After"]) <= 60
         assert (await play.stage.admin.post("/api/batches", json=NORSE)).status_code == 202, "others have theirs"
         too_many = await play.operator.post("/api/batches", json={**NORSE, "count": 31})

@@ -148,7 +148,7 @@ async def test_what_is_wrong_is_said_so_that_it_can_be_put_right(
 
 async def test_limits_and_switches_are_told(file_world: World, tmp_path: Path) -> None:
     async with (
-        met(file_world, tmp_path, tenant_items_per_minute=30) as (scene, server),
+        met(file_world, tmp_path, owner_items_per_minute=30) as (scene, server),
         server.connect("family") as family,
         server.connect("work") as work,
     ):

@@ -9,7 +9,7 @@ from command_line import CallRota
 @pytest.fixture
 def family(rota: CallRota) -> str:
     """A group, and the id of a schedule of its."""
-    assert rota("agent", "group", "add", "family", "--tz", "Asia/Tokyo").code == 0
+    assert rota("agent", "group", "add", "family", "--timezone", "Asia/Tokyo").code == 0
     return str(rota("agent", "add", "family", "What changed?", "--cron", "0 9 * * 1-5", "--json").json["id"])
 
 

@@ -9,7 +9,7 @@ from command_line import CallRota
 
 pytestmark = pytest.mark.usefixtures("config")
 
-DAILY = ("agent", "brief", "--cron", "0 9 * * 1-5", "--tz", "Asia/Shanghai")
+DAILY = ("agent", "brief", "--cron", "0 9 * * 1-5", "--timezone", "Asia/Shanghai")
 
 
 def test_add_is_an_upsert(rota: CallRota) -> None:
@@ -58,7 +58,7 @@ def test_a_payload_from_a_file_or_from_stdin(rota: CallRota, tmp_path: Path) -> 
 
 def test_once(rota: CallRota) -> None:
     info = rota(
-        "schedule", "add", "agent", "party", "--at", "2099-12-31T23:59:00", "--tz", "Europe/Berlin", "--json"
+        "schedule", "add", "agent", "party", "--at", "2099-12-31T23:59:00", "--timezone", "Europe/Berlin", "--json"
     ).json
 
     assert (info["kind"], info["next_fire"]) == ("once", "2099-12-31T22:59:00.000Z")
@@ -107,7 +107,7 @@ ADD = ("add", "agent", "x")
         (ADD, "--cron EXPR, --every D or --at TIME"),
         ((*ADD, "--cron", "* * * * *", "--every", "1h"), "--cron and --every were given"),
         ((*ADD, "--cron", "61 * * * *"), "61"),
-        ((*ADD, "--cron", "0 9 * * *", "--tz", "Asia/Shanghia"), "Did you mean 'Asia/Shanghai'?"),
+        ((*ADD, "--cron", "0 9 * * *", "--timezone", "Asia/Shanghia"), "Did you mean 'Asia/Shanghai'?"),
         ((*ADD, "--every", "10ms"), "1 second"),
         ((*ADD, "--every", "soon"), "'soon'"),
         ((*ADD, "--at", "yesterday"), "ISO 8601"),
@@ -134,7 +134,7 @@ ADD = ("add", "agent", "x")
         (("run-now", "nothing", "nobody"), "'nothing'"),
         (("explain", "every tuesday"), "every tuesday"),
         (("explain", ""), "cron"),
-        (("explain", "0 9 * * *", "--tz", "Mars"), "Mars"),
+        (("explain", "0 9 * * *", "--timezone", "Mars"), "Mars"),
         (("explain", "0 9 * * *", "-n", "1001"), "0 to 1000"),
         (("explain", "0 9 * * *", "--from", "noon"), "--from"),
         (("explain", "2026-13-01"), "2026-13-01"),
@@ -164,7 +164,7 @@ def test_a_task_without_a_trigger_is_no_schedule(rota: CallRota) -> None:
 
 def test_explain_over_a_change_of_the_clocks(rota: CallRota) -> None:
     said = rota(
-        *("schedule", "explain", "30 2 * * *", "--tz", "America/New_York"),
+        *("schedule", "explain", "30 2 * * *", "--timezone", "America/New_York"),
         *("--from", "2026-03-07T00:00:00", "-n", "3", "--json"),
     )
 

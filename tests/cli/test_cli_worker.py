@@ -61,7 +61,7 @@ def alive(rota: CallRota) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_worker_runs_tasks_and_stops_when_told(rota: CallRota, number: signal.Signals) -> None:
-    with serving("worker", "--app", "project:app", "--concurrency", "3") as process:
+    with serving("worker", "--app", "project:app", "--max-concurrent", "3") as process:
         until_blocking(lambda: alive(rota), "the worker is listed")
         assert rota("task", "touch", "hello", "--user", "ada", "--json").json["outcome"] == "created"
         until_blocking(lambda: bool(rota("run", "ls", "--json").json["items"]), "the task has run")
@@ -119,7 +119,7 @@ def test_the_log_of_a_failure_keeps_secrets(rota: CallRota) -> None:
         (("--app", "project:a b"), "names no app"),
         (("--app", "project:app", "--concurrency", "0"), "max_concurrent"),
         (("--app", "project:fixed", "--store", "sqlite:///here.db"), "--store sqlite:///here.db has no effect"),
-        (("--app", "project:fixed", "--concurrency", "7"), "--concurrency 7 has no effect"),
+        (("--app", "project:fixed", "--concurrency", "7"), "--max-concurrent 7 has no effect"),
     ],
 )
 def test_bad_input_is_2(arguments: tuple[str, ...], words: str) -> None:

@@ -29,12 +29,12 @@ ERRORS = (
     ("rate_limited", "429 Too Many Requests: slow down, retry after 30 s"),
 )
 SCHEDULES: Sequence[Mapping[str, str]] = (
-    {"id": "morning-brief", "type": "agent", "cron": "0 9 * * 1-5", "tz": "Europe/Berlin", "owner": "ada"},
-    {"id": "standup-notes", "type": "agent", "cron": "30 9 * * 1-5", "tz": "America/New_York", "owner": "grace"},
-    {"id": "weekly-report", "type": "agent", "cron": "0 17 * * 5", "tz": "Asia/Shanghai", "owner": "ada"},
+    {"id": "morning-brief", "type": "agent", "cron": "0 9 * * 1-5", "timezone": "Europe/Berlin", "owner": "ada"},
+    {"id": "standup-notes", "type": "agent", "cron": "30 9 * * 1-5", "timezone": "America/New_York", "owner": "grace"},
+    {"id": "weekly-report", "type": "agent", "cron": "0 17 * * 5", "timezone": "Asia/Shanghai", "owner": "ada"},
     {"id": "inbox-watch", "type": "agent", "every": "15m", "owner": "radia"},
     {"id": "price-check", "type": "agent", "every": "1h30m", "owner": "tim"},
-    {"id": "month-end", "type": "report", "cron": "0 6 L * *", "tz": "UTC", "owner": "finance"},
+    {"id": "month-end", "type": "report", "cron": "0 6 L * *", "timezone": "UTC", "owner": "finance"},
     {"id": "heartbeat", "type": "report", "every": "1m", "owner": "ops"},
 )
 

@@ -133,7 +133,7 @@ async def test_a_task_goes_from_pending_to_completed_before_ones_eyes(
 
 
 async def test_pausing_and_resuming_a_schedule(chromium: Browser, service: Stage) -> None:
-    await service.app.schedules.upsert("brief", type="agent", cron="0 9 * * 1-5", tz="Europe/Berlin")
+    await service.app.schedules.upsert("brief", type="agent", cron="0 9 * * 1-5", timezone="Europe/Berlin")
     async with signed_in(chromium, service, Role.OPERATOR) as seen:
         page = await _open(seen, service.url + "/schedules/agent/brief")
         await expect(page.locator("[data-live=state]")).to_contain_text("at 09:00, Monday to Friday")

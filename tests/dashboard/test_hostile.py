@@ -226,7 +226,7 @@ async def test_what_an_address_says_is_shown_as_text(chromium: Browser, hostile:
         f"/runs?key={quote_key(text)}",
         f"/audit?actor={quote_key(text)}",
         f"/users?user={quote_key(text)}",
-        f"/schedules/new?id={quote_key(text)}&value={quote_key(text)}&tz={quote_key(text)}",
+        f"/schedules/new?id={quote_key(text)}&value={quote_key(text)}&timezone={quote_key(text)}",
     )
     context = await a_context(chromium)
     page = await context.new_page()

@@ -32,7 +32,7 @@ PAGES = {
     "task-failed": "/tasks/detail_batch/b-0%3A1",
     "schedules": "/schedules",
     "schedule": "/schedules/agent/morning-brief",
-    "schedule-new": "/schedules/new?type=agent&id=tea&value=0+17+*+*+1-5&tz=Europe/Berlin",
+    "schedule-new": "/schedules/new?type=agent&id=tea&value=0+17+*+*+1-5&timezone=Europe/Berlin",
     "runs": "/runs",
     "dead-letters": "/dead-letters",
     "type": "/types/detail_batch",

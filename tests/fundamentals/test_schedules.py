@@ -31,7 +31,7 @@ def agent(app: Rota, prompts: list[object]) -> Agent:
 async def test_a_schedule_has_a_trigger_of_its_own(app: Rota, agent: Agent, clock: FakeClock, prompts: list[object]):
     async with app:
         schedule = await app.schedules.upsert(
-            "brief", type=agent.name, cron="0 9 * * 1-5", tz="Europe/Berlin", payload="What changed?"
+            "brief", type=agent.name, cron="0 9 * * 1-5", timezone="Europe/Berlin", payload="What changed?"
         )
         assert schedule.next_fire == datetime(2026, 1, 6, 8, 0, tzinfo=UTC)
         assert "09:00" in schedule.words
@@ -96,7 +96,7 @@ async def test_cancelled_is_over(app: Rota, clock: FakeClock):
 @pytest.mark.usefixtures("agent")
 async def test_once_and_a_limited_number_of_times(app: Rota, clock: FakeClock):
     async with app:
-        await app.schedules.upsert("reminder", type="agent", at="2026-01-05T12:00:00", tz="UTC")
+        await app.schedules.upsert("reminder", type="agent", at="2026-01-05T12:00:00", timezone="UTC")
         await app.schedules.upsert("tips", type="agent", every="1h", max_runs=2)
         runs = 0
         for _ in range(6):
@@ -119,7 +119,7 @@ async def test_schedules_by_owner(app: Rota):
 def test_explain_says_what_a_trigger_means(app: Rota):
     """Also where the clocks change: 02:30 does not exist in New York on 8 March 2026."""
     explanation = app.schedules.explain(
-        cron="30 2 * * *", tz="America/New_York", n=2, start=datetime(2026, 3, 7, 5, tzinfo=UTC)
+        cron="30 2 * * *", timezone="America/New_York", n=2, start=datetime(2026, 3, 7, 5, tzinfo=UTC)
     )
 
     assert explanation.fires == ("2026-03-07T02:30:00-05:00", "2026-03-08T03:00:00-04:00")

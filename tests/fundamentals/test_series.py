@@ -59,7 +59,7 @@ async def test_run_on_start_false_waits_one_interval(app: Rota, clock: FakeClock
 async def test_cron_goes_by_the_wall_clock_of_its_zone(app: Rota, clock: FakeClock):
     """Nine o'clock in Shanghai is one o'clock in London, on weekdays."""
 
-    @app.cron("0 9 * * 1-5", tz="Asia/Shanghai")
+    @app.cron("0 9 * * 1-5", timezone="Asia/Shanghai")
     async def morning_report() -> None: ...
 
     async with app:

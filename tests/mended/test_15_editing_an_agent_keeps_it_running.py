@@ -95,7 +95,7 @@ async def test_an_agent_that_was_edited_in_the_dashboard_runs_as_edited(tmp_path
 @pytest.mark.parametrize(
     ("fields", "then"),
     [
-        ({"kind": "cron", "value": "0 9 * * *", "tz": "Europe/Berlin"}, ("cron", "0 9 * * *", "Europe/Berlin")),
+        ({"kind": "cron", "value": "0 9 * * *", "timezone": "Europe/Berlin"}, ("cron", "0 9 * * *", "Europe/Berlin")),
         ({"script": ""}, ("interval", "3600000", "Asia/Tokyo")),
         ({"expires": "2036-01-01T00:00:00Z"}, ("interval", "3600000", "Asia/Tokyo")),
     ],

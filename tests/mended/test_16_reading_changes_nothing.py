@@ -56,7 +56,7 @@ def _app(after: str, version: int = 0) -> Rota:
     @app.on_activity(after=after, name="memory_compression", version=version)
     async def compress(user_id: str, device_id: str, agent_id: str) -> None: ...
 
-    @app.cron("0 9 * * 1-5", tz="Asia/Shanghai", name="morning_report")
+    @app.cron("0 9 * * 1-5", timezone="Asia/Shanghai", name="morning_report")
     async def report() -> None: ...
 
     return app

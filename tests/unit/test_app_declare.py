@@ -96,9 +96,11 @@ async def test_options_that_cannot_be_are_refused():
 async def test_the_zone_of_the_configuration_is_the_default_of_cron():
     rota = Rota({"store": "memory://", "timezone": "Asia/Tokyo", "scheduler": {"tasks": {"nothing": {"timeout": 5}}}})
     rota.cron("0 9 * * *")(nothing)
-    rota.cron("0 9 * * *", tz="Europe/Berlin", name="other")(nothing)
+    rota.cron("0 9 * * *", timezone="Europe/Berlin", name="other")(nothing)
+    rota.cron("0 9 * * *", tz="Europe/Rome", name="as_it_was_called_once")(nothing)
     assert (await declared(rota)).timezone == "Asia/Tokyo"
     assert (await declared(rota, "other")).timezone == "Europe/Berlin"
+    assert (await declared(rota, "as_it_was_called_once")).timezone == "Europe/Rome"
 
 
 async def test_a_text_is_taken_literally():
@@ -156,7 +158,7 @@ REFUSALS: dict[str, tuple[Callable[[Rota], object], str]] = {
     "no duration": (lambda r: r.every("soon")(nothing), "interval is 'soon'.*like 1800, '30m'"),
     "too fast": (lambda r: r.every("10ms")(nothing), "interval is 10ms.*one second"),
     "bad cron": (lambda r: r.cron("61 * * * *")(nothing), r"@app.cron on 'nothing': .*cron is '61 \* \* \* \*'"),
-    "bad zone": (lambda r: r.cron("0 9 * * *", tz="Europe/Berlinn")(nothing), "Did you mean 'Europe/Berlin'"),
+    "bad zone": (lambda r: r.cron("0 9 * * *", timezone="Europe/Berlinn")(nothing), "Did you mean 'Europe/Berlin'"),
     "bare every": (lambda r: r.every(not_typed(nothing)), r"Write it with parentheses: @app.every\('24h'\)"),
     "bare cron": (lambda r: r.cron(not_typed(nothing)), "Write it with parentheses: @app.cron"),
     "bare after": (lambda r: r.after(not_typed(nothing)), "Write it with parentheses: @app.after"),

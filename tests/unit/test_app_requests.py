@@ -181,7 +181,7 @@ async def test_answers_are_json(app: Rota):
     assert touch.to_dict() == {"outcome": "created", "scheduled_at": "2026-01-05T09:30:00.000Z", "coalesced": 0}
     assert Touch(TouchOutcome.DISABLED, None, 0).to_dict()["scheduled_at"] is None
     receipt = await app.schedule("work", {"a": [1]}, key="k")
-    schedule = await app.schedules.upsert("s", type="work", cron="0 9 * * *", tz="Asia/Tokyo")
+    schedule = await app.schedules.upsert("s", type="work", cron="0 9 * * *", timezone="Asia/Tokyo")
     await app.run_until_idle()
     task = await app.tasks.get("work", "k")
     assert isinstance(task, TaskDetails)

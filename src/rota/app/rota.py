@@ -255,8 +255,8 @@ class Rota(SchedulerInterface):
         process: bool = False,
         **settings: Unpack[TypeSettings],
     ) -> _Decorator:
-        """A type that runs when the clock on the wall of `tz` matches the expression."""
-        _refuse_function(expression, "@app.cron", "@app.cron('0 9 * * 1-5', tz='Europe/Berlin')")
+        """A type that runs when the clock on the wall of `timezone` (once called `tz`) matches the expression."""
+        _refuse_function(expression, "@app.cron", "@app.cron('0 9 * * 1-5', timezone='Europe/Berlin')")
         given = _either(settings, "timezone", "tz", tz, "@app.cron")
         return self._decorator("@app.cron", TriggerMode.CRON, {"cron": expression, **given}, name, process=process)
 

@@ -48,7 +48,7 @@ class ScheduleSettings(TypedDict, total=False):
     cron: str | None
     every: Duration | None
     at: str | datetime | None
-    tz: str | None
+    timezone: str | None
     payload: object
     owner: str | None
     misfire: Misfire
@@ -84,7 +84,7 @@ class Schedules:
         cron: str | None = None,
         every: Duration | None = None,
         at: str | datetime | None = None,
-        tz: str | None = None,
+        timezone: str | None = None,
         payload: object = None,
         owner: str | None = None,
         misfire: Misfire = "latest",
@@ -99,19 +99,20 @@ class Schedules:
     ) -> ScheduleInfo:
         """Make the schedule, or change the live one of this id and type. The same call again changes nothing.
 
-        Exactly one of `cron` (an expression in `tz`), `every` (a duration, at least 1 s) and `at` (ISO 8601, in `tz` if
-        it has no offset, or an aware datetime) says when. `limit` bounds how many live ones `owner` may have.
+        Exactly one of `cron` (an expression in `timezone`), `every` (a duration, at least 1 s) and `at` (ISO 8601, in
+        `timezone` if it has no offset, or an aware datetime) says when. `limit` bounds how many live ones `owner` may
+        have.
         """
         identity = _identity(schedule_id, type)
         if (check := self._checks.get(type)) is not None:
             await check(schedule_id)
-        timezone = tz or self._timezone
+        zone = timezone or self._timezone
         store = await self._ready()
         now = await store.now()
         new = NewTask(
             task_type=type,
             key=schedule_id,
-            trigger=encode_trigger(trigger_of(cron, every, at, timezone, now)),
+            trigger=encode_trigger(trigger_of(cron, every, at, zone, now)),
             policy=_policy(misfire, overlap, jitter, grace),
             payload=encode_json(payload, f"payload of {schedule_id!r}"),
             priority=priority,
@@ -119,7 +120,7 @@ class Schedules:
             owner=owner,
             owner_limit=None if owner is None else (OWNER_LIMIT if limit is None else limit),
             max_runs=max_runs,
-            expires_at=None if expires is None else instant_of(expires, timezone, now, what="expires"),
+            expires_at=None if expires is None else instant_of(expires, zone, now, what="expires"),
             replace=True,
         )
         (current,) = await store.get([identity])
@@ -172,17 +173,17 @@ class Schedules:
         cron: str | None = None,
         every: Duration | None = None,
         at: str | datetime | None = None,
-        tz: str | None = None,
+        timezone: str | None = None,
         n: int = 5,
         start: datetime | None = None,
         jitter: Duration = 0,
     ) -> Explanation:
         """The trigger in words and its next fires after `start` (now), with a note where something is not obvious."""
-        timezone = tz or self._timezone
+        zone = timezone or self._timezone
         after = self._now() if start is None else from_datetime(start)
-        trigger = trigger_of(cron, every, at, timezone, after, allow_past=True)
+        trigger = trigger_of(cron, every, at, zone, after, allow_past=True)
         policy = Policy(jitter_ms=parse_duration(jitter, what="jitter"))
-        return explain(trigger, timezone, n, after, policy=policy)
+        return explain(trigger, zone, n, after, policy=policy)
 
     async def _apply(self, transition: Transition, schedule_id: str, task_type: str) -> ScheduleInfo:
         identity = _identity(schedule_id, task_type)

@@ -36,7 +36,7 @@ class BatchesConfig:
     max_count: int = 500
     deadline_ms: Millis = HOUR
     """Of a batch that says none."""
-    tenant_items_per_minute: int | None = None
+    owner_items_per_minute: int | None = None
     """Items that one owner may ask for in any minute."""
     retention_ms: Millis = 30 * DAY
 
@@ -67,7 +67,7 @@ BATCHES_SECTION: Final = Section(
         Setting("top_up_rounds", "top_up_rounds", as_int),
         Setting("max_count", "max_count", as_int),
         Setting("deadline", "deadline_ms", as_duration),
-        Setting("tenant_items_per_minute", "tenant_items_per_minute", as_int),
+        Setting("owner_items_per_minute", "owner_items_per_minute", as_int),
         Setting("retention", "retention_ms", as_duration),
     ),
     rules=(
@@ -81,9 +81,7 @@ BATCHES_SECTION: Final = Section(
         Rule("top_up_rounds", lambda b: 0 <= b.top_up_rounds <= 10, "Use 0 to 10; 2 is usual."),
         Rule("max_count", lambda b: 1 <= b.max_count <= 10_000, "Use 1 to 10,000; 500 is usual."),
         Rule("deadline", lambda b: SECOND <= b.deadline_ms <= DAY, "Use 1s to 1d; '1h' is usual."),
-        Rule(
-            "tenant_items_per_minute", lambda b: _is_rate(b.tenant_items_per_minute), "Use 1 or more, or leave it out."
-        ),
+        Rule("owner_items_per_minute", lambda b: _is_rate(b.owner_items_per_minute), "Use 1 or more, or leave it out."),
         Rule("retention", lambda b: b.retention_ms >= MINUTE, "Use at least 1m; '30d' is usual."),
     ),
     unset={
@@ -92,7 +90,8 @@ BATCHES_SECTION: Final = Section(
         "requests_per_minute": "no limit",
         "tokens_per_minute": "no limit",
         "in_flight": "2 x concurrency",
-        "tenant_items_per_minute": "no limit",
+        "owner_items_per_minute": "no limit",
     },
+    renamed={"tenant_items_per_minute": "owner_items_per_minute"},
     masks={"llm_key": hide},
 )

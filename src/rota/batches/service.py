@@ -225,20 +225,20 @@ class Batches:
 
     async def _take_share(self, owner: str, request: BatchRequest) -> None:
         """Refuse what an owner has had its share of, before anything is written."""
-        most = self._part.config.tenant_items_per_minute
+        most = self._part.config.owner_items_per_minute
         if most is None:
             return
         if request.count > most:
             raise LimitExceeded(
                 f"count is {request.count}; one owner may ask for {most:,} items a minute"
-                " (batches.tenant_items_per_minute). Ask for fewer."
+                " (batches.owner_items_per_minute). Ask for fewer."
             )
         limit = per_minute(most, most)
         store = await self._part.host.ready()
         taken = await store.take(f"batches:{owner}", request.count, rate=most / 60, burst=limit.burst)
         if not taken.granted:
             raise BatchesFull(
-                f"{owner!r} has asked for its {most:,} items a minute (batches.tenant_items_per_minute).",
+                f"{owner!r} has asked for its {most:,} items a minute (batches.owner_items_per_minute).",
                 taken.retry_after_ms / 1_000,
             )
 

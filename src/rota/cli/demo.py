@@ -159,7 +159,7 @@ def _lines(facts: Facts, keep: Path | None, seconds: float) -> Iterator[str]:
     program = program_name()
     if keep is None:
         yield f"  {program} demo --keep demo.db                # the same, and look around in it afterwards"
-        yield f"  {program} schedule explain '0 9 * * 1-5' --tz Asia/Shanghai"
+        yield f"  {program} schedule explain '0 9 * * 1-5' --timezone Asia/Shanghai"
         yield f"  {program} up                                 # the service, with its dashboard"
     else:
         url = f"sqlite:///{quote(str(keep))}"

@@ -34,7 +34,8 @@ AppOption = Annotated[
     ),
 ]
 ConcurrencyOption = Annotated[
-    int | None, typer.Option("--concurrency", metavar="N", help="How many tasks run at once in this process.")
+    int | None,
+    typer.Option("--max-concurrent", "--concurrency", metavar="N", help="How many tasks run at once in this process."),
 ]
 
 _CONCURRENCY: Final = "ROTA_SCHEDULER__EXECUTOR__MAX_CONCURRENT"
@@ -111,6 +112,6 @@ def _check_flags(options: Options, concurrency: int | None, config: Config) -> N
         )
     if concurrency is not None and config.max_concurrent != concurrency:
         raise InvalidInput(
-            f"--concurrency {concurrency} has no effect: the app's code says max_concurrent={config.max_concurrent}."
+            f"--max-concurrent {concurrency} has no effect: the app's code says max_concurrent={config.max_concurrent}."
             " Leave the flag out, or the setting in the code."
         )

@@ -30,7 +30,7 @@ TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="The task type.")]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id within its type.")]
 ZoneOption = Annotated[
     str | None,
-    typer.Option("--tz", metavar="ZONE", help="IANA zone, e.g. Asia/Shanghai. Default: as configured."),
+    typer.Option("--timezone", "--tz", metavar="ZONE", help="IANA zone, e.g. Asia/Shanghai. Default: as configured."),
 ]
 
 _COLUMNS: Final = (
@@ -75,7 +75,7 @@ async def add(
     cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m or 1h30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
-    tz: ZoneOption = None,
+    timezone: ZoneOption = None,
     payload: PayloadOption = None,
     owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Whose schedule it is.")] = None,
     max_runs: Annotated[int | None, typer.Option("--max-runs", metavar="N", help="End after so many runs.")] = None,
@@ -103,7 +103,7 @@ async def add(
             cron=cron,
             every=every,
             at=at,
-            tz=tz,
+            timezone=timezone,
             payload=content,
             owner=owner,
             misfire=misfire.value,
@@ -226,7 +226,7 @@ def explain(
     expression: Annotated[
         str, typer.Argument(metavar="EXPRESSION", help="Cron, an interval (30m, or milliseconds) or a time.")
     ],
-    tz: ZoneOption = None,
+    timezone: ZoneOption = None,
     start: Annotated[
         str | None, typer.Option("--from", metavar="TIME", help="Fires from then on. Default: now.")
     ] = None,
@@ -234,7 +234,7 @@ def explain(
     kind: Annotated[ExpressionKind, typer.Option("--kind", help="What the expression is.")] = ExpressionKind.AUTO,
 ) -> None:
     """Say in words when something fires, list the next fires, and note where a change of the clocks moves one."""
-    timezone = tz or cli.config.timezone
+    timezone = timezone or cli.config.timezone
     start_at = SystemClock().now() if start is None else _instant(start, timezone)
     chosen = _guess(expression) if kind is ExpressionKind.AUTO else kind
     trigger = parse_trigger(chosen.value, expression, timezone=timezone, now=start_at, allow_past=True)

@@ -171,7 +171,7 @@ def _settings(form: Form) -> dict[str, Any]:
     if kind not in ("cron", "every", "at"):
         raise InvalidInput(f"A schedule goes by cron, every or at, not by {kind[:20]!r}.")
     settings: dict[str, Any] = {kind: form.need("value")}
-    for name in ("tz", "owner", "misfire", "overlap", "jitter", "grace", "expires", "serial"):
+    for name in ("timezone", "owner", "misfire", "overlap", "jitter", "grace", "expires", "serial"):
         if (value := form.get(name)) is not None:
             settings[name] = value
     for name in ("max_runs", "priority"):

@@ -60,7 +60,7 @@ def build(url: str) -> Rota:
         await asyncio.sleep(0.1)
         raise ConnectionError(f"the invoice service of {user_id} answers 500")
 
-    @app.cron("*/4 * * * * *", name=Demo.REPORT, tz="UTC", description="every four seconds")
+    @app.cron("*/4 * * * * *", name=Demo.REPORT, timezone="UTC", description="every four seconds")
     async def usage_report() -> str:
         return "reported"
 

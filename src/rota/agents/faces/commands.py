@@ -220,7 +220,9 @@ async def add(
     cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the group's zone.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", "--tz", metavar="ZONE", help="Default: the group's zone.")
+    ] = None,
     context: Annotated[ContextMode, typer.Option("--context", help="A session of its own, or the group's.")] = (
         ContextMode.ISOLATED
     ),
@@ -239,7 +241,7 @@ async def add(
             schedule_value=value,
             context_mode=context.value,
             script=_text_of(script),
-            timezone=tz,
+            timezone=timezone,
             expires=expires,
         )
     cli.output.one(made.to_dict(), f"{made.id}: {made.words}; next {made.next_run_words}.")
@@ -252,7 +254,9 @@ async def update(
     cron: Annotated[str | None, typer.Option("--cron", metavar="EXPR", help="e.g. '0 9 * * 1-5'.")] = None,
     every: Annotated[str | None, typer.Option("--every", metavar="D", help="A duration, e.g. 30m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Once, e.g. 2026-03-08T09:00:00.")] = None,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="The zone of its times.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", "--tz", metavar="ZONE", help="The zone of its times.")
+    ] = None,
     context: Annotated[
         ContextMode | None, typer.Option("--context", help="A session of its own, or the group's.")
     ] = None,
@@ -273,7 +277,7 @@ async def update(
             schedule_value=value,
             context_mode=None if context is None else context.value,
             script=_text_of(Path(script)) if script else script,
-            timezone=tz,
+            timezone=timezone,
             expires=expires,
         )
     _say(cli, changed, "is changed")
@@ -377,7 +381,9 @@ async def add_group(
     name: Annotated[str, typer.Option("--name", help="What people call it.")] = "",
     chat: Annotated[str, typer.Option("--chat", metavar="ID", help="The chat that it belongs to.")] = "",
     main: Annotated[bool, typer.Option("--main", help="The main group, which sees all others. There is one.")] = False,
-    tz: Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="Default: the installation's zone.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", "--tz", metavar="ZONE", help="Default: the installation's zone.")
+    ] = None,
     network: Annotated[bool, typer.Option("--network", help="Its agents may use the network.")] = False,
     notices: Annotated[bool, typer.Option("--notices", help="Keep what its owner is told in a file, too.")] = False,
     webhook: Annotated[str | None, typer.Option("--webhook", metavar="URL", help="Tell its owner there.")] = None,
@@ -391,7 +397,7 @@ async def add_group(
         channels.append(ChannelSettings(kind="webhook", url=webhook, secret=secret))
     async with operator_of(cli) as operator:
         group = await operator.add_group(
-            folder, name=name, chat_jid=chat, is_main=main, timezone=tz, channels=channels, has_network=network
+            folder, name=name, chat_jid=chat, is_main=main, timezone=timezone, channels=channels, has_network=network
         )
     cli.output.one(group.to_dict(), f"The group {group.folder!r} is there{' as the main one' if main else ''}.")
 

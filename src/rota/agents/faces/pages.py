@@ -178,7 +178,7 @@ async def change(view: View, schedule_id: str, form: Form) -> Response:
     operator = operator_of(view)
     known = await operator.get_task(schedule_id)
     kind = {"every": "interval", "at": "once"}.get(form.get("kind") or "cron", form.get("kind") or "cron")
-    zone, hidden = form.get("tz"), form.get("payload_hidden") is not None
+    zone, hidden = form.get("timezone"), form.get("payload_hidden") is not None
     await operator.update_task(
         schedule_id,
         prompt=None if hidden else _text(form, "prompt", known.prompt),

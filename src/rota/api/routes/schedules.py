@@ -68,7 +68,7 @@ class _Trigger(RequestModel):
     cron: Annotated[str, Field(min_length=1, max_length=256, examples=["0 9 * * 1-5"])] | None = None
     every: Duration | None = None
     at: When | None = None
-    tz: Annotated[str, Field(min_length=1, max_length=64, examples=["Europe/Berlin"])] | None = None
+    timezone: Annotated[str, Field(min_length=1, max_length=64, examples=["Europe/Berlin"])] | None = None
     jitter: Duration = 0
 
 
@@ -119,7 +119,12 @@ async def preview_schedule(service: Viewing, request: PreviewRequest) -> object:
     """A trigger in words, and when it would fire. Nothing is made."""
     return msgspec.to_builtins(
         service.app.schedules.explain(
-            cron=request.cron, every=request.every, at=request.at, tz=request.tz, n=request.n, jitter=request.jitter
+            cron=request.cron,
+            every=request.every,
+            at=request.at,
+            timezone=request.timezone,
+            n=request.n,
+            jitter=request.jitter,
         )
     )
 

@@ -139,10 +139,10 @@ async def kept_by_a_part(view: View, task_type: str, schedule_id: str) -> tuple[
 
 async def new(view: View) -> Page:
     names = await type_names(view)
-    given = {name: view.given(name) or "" for name in ("type", "id", "kind", "value", "tz", "payload", "owner")}
-    example: dict[str, object] = {"cron": "0 9 * * 1-5", "tz": "Europe/Berlin", "payload": {}}
+    given = {name: view.given(name) or "" for name in ("type", "id", "kind", "value", "timezone", "payload", "owner")}
+    example: dict[str, object] = {"cron": "0 9 * * 1-5", "timezone": "Europe/Berlin", "payload": {}}
     same = (
-        "rota schedule add TYPE ID --cron '0 9 * * 1-5' --tz Europe/Berlin --payload '{}'",
+        "rota schedule add TYPE ID --cron '0 9 * * 1-5' --timezone Europe/Berlin --payload '{}'",
         view.call("PUT", "/api/schedules/TYPE/ID", json.dumps(example)),
     )
     form = {**_EMPTY, **{name: value for name, value in given.items() if value}}
@@ -159,7 +159,7 @@ def _gaps(fires: Sequence[Instant]) -> list[str]:
 
 
 _EMPTY: Final = {
-    "type": "", "id": "", "kind": "cron", "value": "", "tz": "", "payload": "", "owner": "", "misfire": "latest",
+    "type": "", "id": "", "kind": "cron", "value": "", "timezone": "", "payload": "", "owner": "", "misfire": "latest",
     "overlap": "skip", "jitter": "", "grace": "", "max_runs": "", "expires": "", "priority": "", "serial": "",
 }  # fmt: skip
 
@@ -172,7 +172,7 @@ def _form_of(task: Task, info: ScheduleInfo) -> dict[str, str]:
         "id": info.id,
         "kind": {"interval": "every", "once": "at"}.get(info.kind, "cron"),
         "value": format_duration(int(info.value)) if info.kind == "interval" else info.value,
-        "tz": info.timezone if info.kind == "cron" else "",
+        "timezone": info.timezone if info.kind == "cron" else "",
         "payload": words.pretty(task.payload),
         "owner": info.owner or "",
         "misfire": info.misfire,
@@ -213,7 +213,7 @@ def _settings(info: ScheduleInfo) -> dict[str, object]:
     kind, value = _when(info)
     every: dict[str, object] = {
         kind: value,
-        "tz": info.timezone if kind == "cron" else None,
+        "timezone": info.timezone if kind == "cron" else None,
         "owner": info.owner,
         "misfire": info.misfire if info.misfire != "latest" else None,
         "overlap": info.overlap if info.overlap != "skip" else None,

@@ -22,7 +22,7 @@ COMMANDS: Final = (
     ("rota task ls --status failed", "tasks by a filter"),
     ("rota task explain TYPE KEY", "why a task waits"),
     ("rota task touch TYPE --user ID", "say that a user was active"),
-    ("rota schedule add TYPE ID --cron '0 9 * * 1-5' --tz Europe/Berlin", "a schedule"),
+    ("rota schedule add TYPE ID --cron '0 9 * * 1-5' --timezone Europe/Berlin", "a schedule"),
     ("rota schedule explain '0 9 * * 1-5'", "an expression in words, with its next fires"),
     ("rota dlq ls", "what failed for good"),
     ("rota dlq redrive --all", "run all of it again"),

@@ -324,7 +324,7 @@ async function preview(form) {
   const value = (data.get("value") || "").trim();
   if (!value) return;
   const trigger = { [data.get("kind")]: value, n: 6 };
-  if (data.get("tz")) trigger.tz = data.get("tz").trim();
+  if (data.get("timezone")) trigger.timezone = data.get("timezone").trim();
   if (data.get("jitter")) trigger.jitter = data.get("jitter").trim();
   const answer = await fetch(form.dataset.preview, {
     method: "POST",
@@ -332,7 +332,7 @@ async function preview(form) {
     body: JSON.stringify(trigger),
   });
   const said = await answer.json();
-  if (form.dataset.asked !== value + data.get("kind") + data.get("tz")) return; // an older answer
+  if (form.dataset.asked !== value + data.get("kind") + data.get("timezone")) return; // an older answer
   if (!answer.ok) return out.replaceChildren(line("p", said.detail, "note bad"));
   const fires = document.createElement("ol");
   fires.append(...said.fires.map((fire) => line("li", fire.replace("T", " "))));
@@ -343,7 +343,7 @@ for (const form of all("form[data-preview]")) {
   let waiting = null;
   const soon = () => {
     const data = new FormData(form);
-    form.dataset.asked = (data.get("value") || "").trim() + data.get("kind") + data.get("tz");
+    form.dataset.asked = (data.get("value") || "").trim() + data.get("kind") + data.get("timezone");
     clearTimeout(waiting);
     waiting = setTimeout(() => preview(form).catch((error) => toast(`No preview: ${error.message}`)), 200);
   };
