@@ -68,9 +68,13 @@ class RotaError(Exception):
 
 
 class InvalidInput(RotaError, ValueError):
-    """What a caller handed in cannot be used; nothing was changed."""
+    """What a caller handed in cannot be used; nothing was changed. `field` is what of it is wrong, if one thing is."""
 
     code = "invalid_input"
+
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class InvalidTrigger(InvalidInput):

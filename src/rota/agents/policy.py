@@ -185,7 +185,11 @@ def expiry_of(wanted: Instant | None, caller: Caller, rules: Rules, made_at: Ins
 def check_prompt(prompt: str, rules: Rules) -> str:
     """A prompt that says something and fits."""
     if not prompt.strip():
-        raise InvalidInput("The prompt is empty. Say what the agent should do, e.g. 'Tell me what changed today.'.")
+        raise InvalidInput(
+            "The prompt is empty. Say what the agent should do, e.g. 'Tell me what changed today.'.", field="prompt"
+        )
     if len(prompt) > rules.max_prompt:
-        raise LimitExceeded(f"The prompt has {len(prompt):,} characters; {rules.max_prompt:,} is the most. Shorten it.")
+        raise LimitExceeded(
+            f"The prompt has {len(prompt):,} characters; {rules.max_prompt:,} is the most. Shorten it.", field="prompt"
+        )
     return prompt

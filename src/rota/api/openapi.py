@@ -51,6 +51,7 @@ class ProblemModel(AnswerModel):
     instance: str
     errors: list[ReasonModel] | None = None
     matched: int | None = None
+    field: str | None = None
 
 
 def describe(api: FastAPI, base_path: str, routers: Callable[[], Sequence[APIRouter]]) -> None:

@@ -83,6 +83,8 @@ STATUS: Final[Sequence[tuple[type[RotaError], int]]] = (
 def problem_of(error: RotaError) -> Problem:
     """What an error of Rota's looks like over HTTP."""
     extra: dict[str, object] = {"matched": error.count} if isinstance(error, CountChanged) else {}
+    if isinstance(error, InvalidInput) and error.field is not None:
+        extra["field"] = error.field
     return Problem(_status_of(error), error.code, str(error), _headers_of(error), extra)
 
 

@@ -201,9 +201,11 @@ class Schedules:
 def _identity(schedule_id: str, task_type: str) -> Identity:
     check_task_type(task_type)
     if not check_id(schedule_id, "schedule id"):
-        raise InvalidInput(f"The schedule id of a {task_type!r} schedule is empty. Give it one, like 'morning'.")
+        raise InvalidInput(
+            f"The schedule id of a {task_type!r} schedule is empty. Give it one, like 'morning'.", field="id"
+        )
     if schedule_id == GLOBAL_KEY:
-        raise InvalidInput(f"The schedule id {schedule_id!r} belongs to the type itself. Use another one.")
+        raise InvalidInput(f"The schedule id {schedule_id!r} belongs to the type itself. Use another one.", field="id")
     return Identity(task_type, schedule_id)
 
 

@@ -100,7 +100,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(f"style cannot be written as JSON: {error}.") from None
         if size > MAX_STYLE_BYTES:
-            raise InvalidInput(f"style has {size:,} bytes of JSON; {MAX_STYLE_BYTES:,} is the limit.")
+            raise InvalidInput(f"style has {size:,} bytes of JSON; {MAX_STYLE_BYTES:,} is the limit.", field="style")
 
     @property
     def digest(self) -> str:
@@ -111,4 +111,4 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def _check_number(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(f"{name} is {value!r}. Use a whole number from {least:,} to {most:,}.")
+        raise InvalidInput(f"{name} is {value!r}. Use a whole number from {least:,} to {most:,}.", field=name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, get_args
 
 from fastapi.responses import Response
 
@@ -12,14 +13,17 @@ from rota.app.operator import Counted, Done
 from rota.app.views import SWITCHES, choice, task_query
 from rota.clock import parse_duration
 from rota.core.task import Identity, Transition
+from rota.core.task_type import did_you_mean
 from rota.dashboard import actions, words
-from rota.dashboard.forms import Form, read_identity
+from rota.dashboard.forms import Form, json_value, read_identity, whole_number
 from rota.dashboard.pages import dead_letters, schedules, system
 from rota.dashboard.preferences import COOKIES
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
 from rota.stores.base import TaskQuery
+from rota.stores.limits import check_overrides
+from rota.triggers import Misfire, Overlap
 
 __all__ = ["ACTS"]
 
@@ -65,7 +69,7 @@ async def _bulk(view: View, form: Form) -> Response:
     expected = form.get("expected")
     if meant == []:
         return view.back("Nothing was selected. Select some rows, or “all matching”.", _origin(view, form))
-    found = await view.operator.confirm(transition, meant, None if expected is None else _whole(expected, "expected"))
+    found = await view.operator.confirm(transition, meant, None if expected is None else whole_number(expected))
     if expected is None:
         return await _ask_first(view, form, transition, meant, found.counted)
     done = await view.operator.carry_out(transition, found)
@@ -133,7 +137,10 @@ def _query(form: Form) -> TaskQuery:
 
 async def _mute_failure(view: View, form: Form) -> Response:
     task_type, failure = form.need("type"), form.need("failure")
-    until = view.now + parse_duration(form.need("for"), what="for")
+    form.require("for")
+    span = form.read("for", partial(parse_duration, what="duration"))
+    form.check()
+    until = view.now + (span or 0)
     await view.operator.mute_failure(task_type, failure, until)
     return view.back(f"{task_type}/{failure} is muted until {view.clock(until)}.", _origin(view, form))
 
@@ -153,11 +160,14 @@ async def _schedule(view: View, form: Form) -> Response:
 
 async def _upsert(view: View, form: Form) -> Response:
     given = form.get("task")
-    task_type, schedule_id = (form.need("type"), form.need("id")) if given is None else read_identity(given)
-    kept = await schedules.kept_by_a_part(view, task_type, schedule_id)
+    if given is None:
+        form.require("type", "id")
+    task_type, schedule_id = (form.get("type") or "", form.get("id") or "") if given is None else read_identity(given)
+    kept = await schedules.kept_by_a_part(view, task_type, schedule_id) if schedule_id else None
     if kept is not None:
         return await kept[0].change(view, schedule_id, form)
-    settings = _settings(form)
+    settings = _settings(view, form)
+    form.check()
     if form.get("payload_hidden") is not None:
         # Whoever does not see it does not change it.
         known = await view.app.schedules.get(schedule_id, task_type)
@@ -166,39 +176,32 @@ async def _upsert(view: View, form: Form) -> Response:
     return view.back(f"The schedule {schedule_id} is set.", view.schedule_url(task_type, schedule_id))
 
 
-def _settings(form: Form) -> dict[str, Any]:
-    kind = form.get("kind") or "cron"
-    if kind not in ("cron", "every", "at"):
-        raise InvalidInput(f"A schedule goes by cron, every or at, not by {kind[:20]!r}.")
-    settings: dict[str, Any] = {kind: form.need("value")}
+def _settings(view: View, form: Form) -> dict[str, Any]:
+    """What the fields say, as they stand; each is understood here once, so that all that is wrong is said at once."""
+    settings: dict[str, Any] = {}
+    schedules.read_when(view, form)
+    kind, value = form.get("kind") or "cron", form.get("value")
+    if kind in schedules.KINDS and value is not None:
+        settings[kind] = value
+    form.read("jitter", partial(parse_duration, what="jitter"))
+    form.read("grace", partial(parse_duration, what="grace"))
+    form.read("misfire", partial(_one_of, get_args(Misfire)))
+    form.read("overlap", partial(_one_of, get_args(Overlap)))
     for name in ("timezone", "owner", "misfire", "overlap", "jitter", "grace", "expires", "serial"):
-        if (value := form.get(name)) is not None:
-            settings[name] = value
+        if (text := form.get(name)) is not None:
+            settings[name] = text
     for name in ("max_runs", "priority"):
-        if (value := form.get(name)) is not None:
-            settings[name] = _whole(value, name)
-    if (payload := form.get("payload")) is not None:
-        settings["payload"] = _json(payload)
+        if (number := form.read(name, whole_number)) is not None:
+            settings[name] = number
+    if form.get("payload") is not None:
+        settings["payload"] = form.read("payload", json_value)
     return settings
 
 
-def _refuse(constant: str) -> object:
-    # Python reads NaN and Infinity, which are no JSON.
-    raise ValueError(f"it has no word like {constant}")
-
-
-def _json(text: str) -> object:
-    try:
-        value: object = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The payload is no JSON: {error}. A text needs quotes.") from None
-    return value
-
-
-def _whole(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise InvalidInput(f"{name} is {text[:20]!r}, which is no whole number.")
-    return int(text)
+def _one_of(known: Sequence[str], text: str) -> str:
+    if text not in known:
+        raise InvalidInput(f"There is no {text[:20]!r} here. {did_you_mean(text, known)}")
+    return text
 
 
 # --- types -----------------------------------------------------------------------------------------------------------
@@ -213,18 +216,35 @@ async def _type(view: View, form: Form) -> Response:
     return view.back(f"{task_type} is {past[verb]}.", _origin(view, form))
 
 
+_BUCKETS: Final = {"rate_limit": ("rate", "burst"), "start_limit": ("start_rate", "start_burst")}
+"""The two fields of each bucket."""
+
+
 async def _limits(view: View, form: Form) -> Response:
     """An empty field takes the override back."""
     task_type = form.need("type")
     changes: dict[str, object] = {}
     for name in ("concurrency", "max_pending"):
-        value = form.get(name)
-        changes[name] = None if value is None else _whole(value, name)
-    for name, prefix in (("rate_limit", ""), ("start_limit", "start_")):
-        rate, burst = form.get(f"{prefix}rate"), form.get(f"{prefix}burst")
-        changes[name] = None if rate is None else {"rate": _rate(rate), "burst": _whole(burst or "1", "burst")}
+        changes[name] = form.read(name, whole_number)
+    for name, (rate_field, burst_field) in _BUCKETS.items():
+        rate, burst = form.read(rate_field, _rate), form.read(burst_field, whole_number)
+        if rate is None and burst is not None:
+            form.refuse(rate_field, "A burst alone limits nothing. Say how many a second, too.")
+        changes[name] = None if rate is None else {"rate": rate, "burst": 1 if burst is None else burst}
+    for name, value in changes.items():
+        _check_limit(form, name, value)
+    form.check()
     await view.operator.override(task_type, changes)
     return view.back(f"The limits of {task_type} are set.", _origin(view, form))
+
+
+def _check_limit(form: Form, name: str, value: object) -> None:
+    """What is wrong with one limit is said at its field; a bucket has two of them."""
+    try:
+        check_overrides({name: value})
+    except InvalidInput as error:
+        rate, burst = _BUCKETS.get(name, (name, name))
+        form.refuse(burst if f"{name}.burst" in str(error) else rate, str(error).removeprefix("override."))
 
 
 def _rate(text: str) -> float:
@@ -240,7 +260,9 @@ def _rate(text: str) -> float:
 async def _erase(view: View, form: Form) -> Response:
     user_id = form.exact("user")
     if form.exact("confirmation") != user_id:
-        raise InvalidInput("Nothing was erased: the user's id was not typed as it is. Go back and type it again.")
+        raise InvalidInput(
+            "Nothing was erased: the user's id was not typed as it is. Type it again.", field="confirmation"
+        )
     erasure, kept = await view.operator.erase_user(user_id)
     still = (
         f" {words.count(erasure.running, 'task')} still run and are removed when they end." if erasure.running else ""
@@ -253,10 +275,14 @@ async def _erase(view: View, form: Form) -> Response:
 
 async def _add_token(view: View, form: Form) -> Response:
     """The secret is shown here, once: this page is never stored and cannot be loaded again."""
-    role = choice(Role, form.need("role"), "role")
-    lasts = form.get("expires")
-    expires_at = None if lasts is None else view.now + parse_duration(lasts, what="expires")
-    made = await view.operator.add_token(form.need("name"), role, expires_at=expires_at)
+    form.require("name", "role")
+    role = form.read("role", lambda text: choice(Role, text, "role"))
+    lasts = form.read("expires", partial(parse_duration, what="time"))
+    form.check()
+    assert role is not None, "the form was checked"
+    made = await view.operator.add_token(
+        form.need("name"), role, expires_at=None if lasts is None else view.now + lasts
+    )
     return view.site.render(view, await system.tokens(view, made))
 
 

@@ -23,7 +23,7 @@ def add_sign_in(router: APIRouter, site: Site) -> None:
             return await _enter(site, request, token, "")
         if await principal_of(request) is not None:
             return RedirectResponse(site.service.path("/"), 303)
-        return _form(site, request)
+        return _form(site, request, request.query_params.get("next", ""))
 
     @router.post("/login")
     async def enter(request: Request) -> Response:
@@ -42,14 +42,15 @@ def add_sign_in(router: APIRouter, site: Site) -> None:
 async def _enter(site: Site, request: Request, secret: str, to: str) -> Response:
     token = await sign_in(request, secret) if secret else None
     if token is None:
-        return _form(site, request, "This token is not valid. It may be mistyped, expired or revoked.", 401)
+        return _form(site, request, to, "This token is not valid. It may be mistyped, expired or revoked.", 401)
     answer = RedirectResponse(safe_back(to, site.service.base_path), 303)
     answer.headers["Cache-Control"] = "no-store"
     start_session(request, answer, token, secret)
     return answer
 
 
-def _form(site: Site, request: Request, trouble: str | None = None, status: int = 200) -> Response:
+def _form(site: Site, request: Request, to: str, trouble: str | None = None, status: int = 200) -> Response:
+    """`to` is where somebody wanted to go: a wrong token does not make them forget it."""
     view = View(site, request, None, site.service.clock.now())
-    values = {"trouble": trouble, "next": request.query_params.get("next", "")}
+    values = {"trouble": trouble, "next": to}
     return site.render(view, Page("login.html", "Sign in", values, status=status))

@@ -30,9 +30,10 @@ from rota.dashboard.pages import (
     types,
 )
 from rota.dashboard.part import Act, Pages, Show
+from rota.dashboard.refusal import Refusal, page_again
 from rota.dashboard.sign_in import add_sign_in
-from rota.dashboard.view import Page, Site, View
-from rota.errors import RotaError
+from rota.dashboard.view import Page, Site, View, safe_back
+from rota.errors import NotAllowed, RotaError, StoreError
 
 __all__ = ["create_site"]
 
@@ -113,9 +114,26 @@ def _add_page(router: APIRouter, site: Site, path: str, show: Show, role: Role) 
 
 def _add_act(router: APIRouter, site: Site, path: str, act: Act, role: Role) -> None:
     async def carry_out(request: Request) -> Response:
-        return await act(await _view(site, request), await form_of(request))
+        view, form = await _view(site, request), await form_of(request)
+        try:
+            return await act(view, form)
+        except (NotAllowed, StoreError):
+            raise  # nothing that another text in a field would change
+        except RotaError as error:
+            again = await _shown_again(view, Refusal(path, form, error))
+            if again is None:
+                raise
+            return again
 
     _add(router, path, carry_out, role, method="POST")
+
+
+async def _shown_again(view: View, refusal: Refusal) -> Response | None:
+    """The page that a refused form was on; None if it was on none, or nobody looks."""
+    back, accepted = refusal.form.exact("back"), view.request.headers.get("accept", "")
+    if not (back and "text/html" in accepted):
+        return None
+    return await page_again(view.request, safe_back(back, view.site.service.base_path), refusal)
 
 
 def _add(

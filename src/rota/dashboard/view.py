@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -34,6 +35,7 @@ from rota.dashboard.compiled import compiled_templates
 from rota.dashboard.forms import written
 from rota.dashboard.navigation import MenuEntry, menu_with
 from rota.dashboard.preferences import Preferences
+from rota.dashboard.refusal import UNTOUCHED, Fields, refusal_of
 from rota.keys import shown_key
 from rota.printable import printable_lines
 from rota.stores.base import Store
@@ -88,7 +90,10 @@ class Site:
         values: dict[str, Any] = {**page.values, "view": view, "page": page}
         wanted = view.request.headers.get(FRAGMENT)
         if wanted is None:
-            answer: Response = HTMLResponse(template.render(values), page.status)
+            status = page.status
+            if view.refusal is not None and status == HTTPStatus.OK:
+                status, view.refusal.is_shown = view.refusal.status, True
+            answer: Response = HTMLResponse(template.render(values), status)
             if view.flash is not None:
                 answer.delete_cookie(FLASH, path=view.cookie_path)
         else:
@@ -130,6 +135,7 @@ def _environment(packages: Sequence[str]) -> Environment:
     )
     environment.globals["count"] = words.count  # pyright: ignore[reportArgumentType] -- Jinja's globals are untyped
     environment.globals["quote_key"] = quote_key  # pyright: ignore[reportArgumentType] -- the same
+    environment.globals["untouched"] = UNTOUCHED  # pyright: ignore[reportArgumentType] -- the same
     environment.globals["ui"] = environment.get_template("ui.html").module  # pyright: ignore[reportArgumentType] -- the same
     return environment
 
@@ -144,6 +150,8 @@ class View:
         self._principal = principal
         self.preferences = Preferences.of(request.cookies, hides_payloads=_hides_payloads(site.service))
         self.flash = _decoded_flash(request.cookies.get(FLASH))
+        self.refusal = refusal_of(request)
+        """The form that was refused, if that is why this page is shown."""
 
     # --- who ---
 
@@ -191,6 +199,11 @@ class View:
         """Whether this answer shows a live region: all of them are on a whole page."""
         wanted = self.request.headers.get(FRAGMENT)
         return wanted is None or region in {name.strip() for name in wanted.split(",")}
+
+    def fields(self, path: str) -> Fields:
+        """The fields of the form that goes to a path: what was typed and what is wrong, if it was refused."""
+        is_refused = self.refusal is not None and self.refusal.path == path
+        return Fields(path.removeprefix("/act/"), self.refusal if is_refused else None)
 
     @property
     def here(self) -> str:

@@ -76,7 +76,9 @@ def check_identity(identity: Identity | Identified) -> None:
     _check_text("key", identity.key)
     size = len(identity.key.encode())
     if size > MAX_KEY_BYTES:
-        raise LimitExceeded(f"The key of a {identity.task_type!r} task has {size} bytes; {MAX_KEY_BYTES} is the limit.")
+        raise LimitExceeded(
+            f"The key of a {identity.task_type!r} task has {size} bytes; {MAX_KEY_BYTES} is the limit.", field="key"
+        )
 
 
 def check_new(new: NewTask) -> None:
@@ -93,7 +95,7 @@ def check_new(new: NewTask) -> None:
         raise InvalidInput(f"delay_ms is {new.delay_ms}; it must be 0 or more, without trigger and scheduled_at.")
     for name, number in (("permits", new.permits), ("cost", new.cost), ("max_runs", new.max_runs)):
         if number is not None and not 1 <= number <= 1_000_000:
-            raise InvalidInput(f"{name} is {number}; it must be 1 to 1,000,000.")
+            raise InvalidInput(f"{name} is {number}; it must be 1 to 1,000,000.", field=name)
 
 
 def check_change(change: Change) -> None:
@@ -266,7 +268,8 @@ def _check_payload(payload: str | None) -> None:
     size = len(payload.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise LimitExceeded(
-            f"The payload has {size:,} bytes; {MAX_PAYLOAD_BYTES:,} is the limit. Keep it elsewhere, pass a reference."
+            f"The payload has {size:,} bytes; {MAX_PAYLOAD_BYTES:,} is the limit. Keep it elsewhere, pass a reference.",
+            field="payload",
         )
 
 
@@ -275,17 +278,19 @@ def _check_text(name: str, text: str | None, limit: int | None = None) -> None:
     if text is None:
         return
     if limit is not None and len(text) > limit:
-        raise LimitExceeded(f"{name} has {len(text)} characters; {limit} is the limit.")
+        raise LimitExceeded(f"{name} has {len(text)} characters; {limit} is the limit.", field=name)
     if "\x00" in text:
-        raise InvalidInput(f"{name} contains a NUL character. Remove it.")
+        raise InvalidInput(f"{name} contains a NUL character. Remove it.", field=name)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            f"{name} is not valid Unicode at position {error.start}. Remove the lone surrogate."
+            f"{name} is not valid Unicode at position {error.start}. Remove the lone surrogate.", field=name
         ) from None
 
 
 def _check_priority(priority: int) -> None:
     if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
-        raise InvalidInput(f"The priority is {priority}; it must be {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}.")
+        raise InvalidInput(
+            f"The priority is {priority}; it must be {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}.", field="priority"
+        )

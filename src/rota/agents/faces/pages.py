@@ -19,6 +19,7 @@ from rota.dashboard.actions import Action
 from rota.dashboard.forms import Form
 from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
+from rota.dashboard.pages.schedules import read_when
 from rota.dashboard.part import KeptSchedule, Pages
 from rota.dashboard.view import Page, View, safe_back
 from rota.errors import IllegalTransition, InvalidInput, UnknownTask
@@ -179,6 +180,8 @@ async def change(view: View, schedule_id: str, form: Form) -> Response:
     known = await operator.get_task(schedule_id)
     kind = {"every": "interval", "at": "once"}.get(form.get("kind") or "cron", form.get("kind") or "cron")
     zone, hidden = form.get("timezone"), form.get("payload_hidden") is not None
+    read_when(view, form)
+    form.check()
     await operator.update_task(
         schedule_id,
         prompt=None if hidden else _text(form, "prompt", known.prompt),

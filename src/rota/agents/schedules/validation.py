@@ -43,7 +43,10 @@ __all__ = [
 def context_mode_of(mode: str) -> ContextMode:
     """The mode, if there is such a one."""
     if mode not in get_args(ContextMode):
-        raise InvalidInput(f"The context_mode {mode[:40]!r} is unknown. Use 'isolated' (its own session) or 'group'.")
+        raise InvalidInput(
+            f"The context_mode {mode[:40]!r} is unknown. Use 'isolated' (its own session) or 'group'.",
+            field="context_mode",
+        )
     return cast("ContextMode", mode)
 
 
@@ -52,7 +55,7 @@ def checked_script(script: str | None) -> str | None:
     if not script:
         return None
     if len(script) > MAX_SCRIPT:
-        raise LimitExceeded(f"The script has {len(script):,} characters; {MAX_SCRIPT:,} is the most.")
+        raise LimitExceeded(f"The script has {len(script):,} characters; {MAX_SCRIPT:,} is the most.", field="script")
     return script
 
 

@@ -21,7 +21,7 @@ from rota.batches.limits import limits_of
 from rota.batches.names import DETAIL_BATCH
 from rota.batches.operator import BatchOperator
 from rota.batches.part import BatchesPart, batches_of
-from rota.batches.request import BatchesFrozen, BatchesFull, BatchRequest
+from rota.batches.request import BatchRequest
 from rota.batches.service import BatchItem, BatchQuery
 from rota.batches.today import today
 from rota.clock import Instant, from_datetime, to_datetime
@@ -29,7 +29,7 @@ from rota.core.task_type import RateLimit
 from rota.dashboard import words
 from rota.dashboard.actions import Action
 from rota.dashboard.charts import progress
-from rota.dashboard.forms import Form
+from rota.dashboard.forms import Form, whole_number
 from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.pages.lists import PAGE_SIZE
 from rota.dashboard.part import Pages
@@ -272,26 +272,15 @@ def to_restore() -> Action:
 
 async def start(view: View, form: Form) -> Response:
     """The form that asks for a batch."""
+    form.require("type", "count", "priority")
+    count, priority = form.read("count", whole_number), form.read("priority", whole_number)
+    form.check()
     request = BatchRequest(
-        type=form.need("type"),
-        count=_whole(form, "count"),
-        style=form.get("style") or "",
-        priority=_whole(form, "priority"),
+        type=form.need("type"), count=count or 0, style=form.get("style") or "", priority=priority or 0
     )
-    try:
-        handle = await operator_of(view).start(request)
-    except (BatchesFrozen, BatchesFull) as refused:
-        # Nothing is wrong with the request: it is too early for it.
-        return view.back(str(refused), view.url("/batches"))
+    handle = await operator_of(view).start(request)
     sentence = f"{words.count(request.count, 'item')} of the type {request.type} asked for."
     return view.back(sentence, view.url(f"/batches/{quote_key(handle.id)}"))
-
-
-def _whole(form: Form, name: str) -> int:
-    text = form.need(name)
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidInput(f"{name} is {text[:20]!r}. Use a whole number.")
-    return int(text)
 
 
 _DONE: Final[Mapping[str, tuple[Callable[[BatchOperator, str], Awaitable[Batch]], str]]] = {

@@ -9,27 +9,31 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain, pairwise
-from typing import Final
+from typing import Final, TypedDict
 
 from markupsafe import Markup
 
 from rota.api.paths import KeyInPath, quote_key
 from rota.app.results import ScheduleInfo
+from rota.app.schedules import instant_of, trigger_of
 from rota.app.views import task_query
 from rota.clock import Instant, format_duration, from_datetime, isoformat
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.dashboard import actions, words
 from rota.dashboard.charts import Bar, spark
+from rota.dashboard.forms import Form
 from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.part import KeepsSchedules, KeptSchedule
 from rota.dashboard.view import Page, View
-from rota.errors import UnknownTask
+from rota.errors import InvalidInput, UnknownTask
 from rota.stores.base import RunQuery, Store
 from rota.triggers import explain
 from rota.triggers.base import decode_trigger
+from rota.triggers.zone import zone
 
-__all__ = ["new", "one", "show", "spark_of"]
+__all__ = ["KINDS", "kept_by_a_part", "new", "one", "read_when", "show", "spark_of"]
 
+KINDS: Final = ("cron", "every", "at")
 SPARK: Final = 30
 FIRES: Final = 20
 SCHEDULES: Final = 25
@@ -147,6 +151,41 @@ async def new(view: View) -> Page:
     )
     form = {**_EMPTY, **{name: value for name, value in given.items() if value}}
     return Page("schedule_new.html", "New schedule", {"names": names, "form": form, "same": [same]}, within="schedules")
+
+
+def read_when(view: View, form: Form) -> None:
+    """Say what is wrong with the fields of a form that tell when a schedule fires, if anything is."""
+    form.require("value")
+    zone_name = form.read("timezone", _known_zone) or view.timezone
+    form.read("kind", _known_kind)
+    form.read("value", lambda text: trigger_of(**_by_kind(form, text), timezone=zone_name, now=view.now))
+    form.read("expires", lambda text: instant_of(text, zone_name, view.now, what="expires"))
+
+
+def _known_zone(name: str) -> str:
+    zone(name)
+    return name
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise InvalidInput(f"A schedule goes by cron, every or at, not by {kind[:20]!r}.")
+    return kind
+
+
+def _by_kind(form: Form, value: str) -> _Times:
+    kind = form.get("kind") or "cron"
+    return _Times(
+        cron=value if kind not in ("every", "at") else None,
+        every=value if kind == "every" else None,
+        at=value if kind == "at" else None,
+    )
+
+
+class _Times(TypedDict):
+    cron: str | None
+    every: str | None
+    at: str | None
 
 
 def _moments(fires: Sequence[str]) -> list[Instant]:

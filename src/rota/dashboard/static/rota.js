@@ -398,6 +398,15 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// --- a form that came back ----------------------------------------------------------------------------------------
+// It was answered where it was sent to. What is shown is the page that it was on: so says the address again, and loading
+// the page anew sends nothing a second time.
+
+if (body.dataset.here) {
+  history.replaceState(null, "", body.dataset.here);
+  find("[aria-invalid=true]")?.focus();
+}
+
 // --- the start -------------------------------------------------------------------------------------------------------
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
