@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from rota import Rota, load_config
 from rota.access import AuditLog, AuditQuery, Principal, Role
@@ -320,3 +321,34 @@ async def test_the_built_in_app_has_the_type_and_its_agents_are_found() -> None:
         assert types[AGENT].concurrency == 2
         assert agents_of(app) is agents_of(app)
         assert agents_of(app).settings.concurrency == 2
+
+
+async def test_where_there_is_no_group_no_isolation_is_announced(app: Rota, agents: Agents) -> None:
+    async with app:
+        janitor = Janitor(agents, Pulse(SystemClock()), lambda: 0.5)
+        with capture_logs() as said:
+            await janitor.run_once()
+        assert said == []
+        await add_groups(agents)
+        with capture_logs() as said:
+            await janitor.run_once()
+            await janitor.run_once()
+        assert len(said) == 1, "once there are agents, once"
+
+
+async def test_every_run_of_an_agent_counts_whoever_asked_for_it(app: Rota, agents: Agents, clock: FakeClock) -> None:
+    async with app:
+        await add_groups(agents)
+        made = await agents.schedule_task(ANN, group="family", **HOURLY)
+        for _ in range(2):
+            await agents.run_task(ANN, made.id)
+            await app.run_until_idle()
+        assert (await agents.get_task(ANN, made.id)).runs == 2
+        once = await agents.schedule_task(
+            ANN, group="family", prompt="Now.", schedule_type="once", schedule_value="2026-01-05T10:30:00"
+        )
+        clock.advance("2h")
+        await app.run_until_idle()
+        assert (await agents.get_task(ANN, once.id)).runs == 1
+        paused = await agents.pause_task(ANN, made.id)
+        assert (paused.status, paused.next_run) == ("paused", None), "it waits for no fire"

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command_line import CallRota
 
+from rota.memory import statistics
+
 SAME = ("I love hiking in the mountains.", "I really love hiking in the mountains!")
 
 
@@ -49,7 +51,18 @@ def test_a_memory_from_its_first_word_to_its_last(rota: CallRota, tmp_path: Path
     assert "Nothing is kept of 'ada'" in rota("memory", "ls", "ada").err
 
 
-def test_nobody_has_counted_yet(rota: CallRota) -> None:
+def test_few_are_counted_when_somebody_asks(rota: CallRota) -> None:
+    assert rota("memory", "stats", "--json").json["users"] == 0
+    rota("memory", "push", "ada", SAME[0])
+    rota("memory", "push", "grace", SAME[0])
+    figures = rota("memory", "stats", "--json").json
+    assert (figures["users"], figures["contexts"], figures["counted_at"] is None) == (2, 2, False)
+
+
+def test_many_are_counted_by_a_worker(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "FEW", 1)
+    rota("memory", "push", "ada", SAME[0])
+    rota("memory", "push", "grace", SAME[0])
     said = rota("memory", "stats")
     assert (said.code, "statistics_update" in said.err) == (0, True)
 

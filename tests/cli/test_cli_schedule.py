@@ -89,7 +89,9 @@ def test_a_schedule_s_life(rota: CallRota) -> None:
     target = ("agent", "brief", "--json")
 
     assert rota("schedule", "show", *target).json["words"] == "at 09:00, Monday to Friday"
-    assert rota("schedule", "pause", *target).json["status"] == "paused"
+    paused = rota("schedule", "pause", *target).json
+    assert (paused["status"], paused["next_fire"]) == ("paused", None), "it waits for no fire"
+    assert "next" not in rota("schedule", "pause", "agent", "brief").out
     assert rota("schedule", "resume", *target).json["status"] == "pending"
     before = rota("schedule", "show", *target).json["next_fire"]
     assert rota("schedule", "run-now", *target).json["next_fire"] == before

@@ -279,3 +279,26 @@ async def test_the_answer_to_a_form_leads_back_to_a_page(prefixed: Stage) -> Non
         made = await client.post(prefixed.url + "/act/token/add", data={"name": "x", "role": "viewer"})
         (back,) = set(re.findall(r'name="back" value="([^"]*)"', made.text)) - {"/rota/tokens"}
         assert (await client.get(prefixed.url.removesuffix("/rota") + back)).status_code == 200
+
+
+async def test_a_wrong_token_forgets_nothing_of_where_one_was_going(chromium: Browser, prefixed: Stage) -> None:
+    context = await a_context(chromium)
+    page = await context.new_page()
+    await page.goto(prefixed.url + "/tasks?type=agent")
+    for token, shown in (("rota_mistyped", 1), ("rota_again", 1), (prefixed.secrets[Role.VIEWER], 0)):
+        await page.get_by_label("Token").fill(token)
+        async with page.expect_navigation():
+            await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_text("This token is not valid.")).to_have_count(shown)
+    assert page.url == prefixed.url + "/tasks?type=agent"
+    await context.close()
+
+
+async def test_a_link_with_a_token_leads_on_as_well(prefixed: Stage) -> None:
+    async with prefixed.client() as client:
+        wrong = await client.get(f"{prefixed.url}/login?token=no&next=/rota/runs")
+        assert (wrong.status_code, 'name="next" value="/rota/runs"' in wrong.text) == (401, True)
+        right = await client.get(prefixed.login(Role.VIEWER) + "&next=/rota/runs")
+        assert right.headers["location"] == "/rota/runs"
+        again = await client.get(f"{prefixed.url}/login?next=/rota/tasks")
+        assert again.headers["location"] == "/rota/tasks"

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from stage import Stage
+from structlog.testing import capture_logs
 
 from rota.clock import DAY, HOUR, Instant, SystemClock
 from rota.core.task import Settlement, Transition
@@ -106,8 +107,23 @@ async def test_after_an_outage_leases_are_extended_instead(still_stage: Stage, s
     sweeper.run_once()
     await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000))
     still_clock.advance("1h")
-    report = sweeper.run_once()
+    with capture_logs() as said:
+        report = sweeper.run_once()
     assert (report.reaped, report.extended) == (0, 1)
+    assert [line["event"] for line in said] == ["leases extended"]
+
+
+async def test_nobody_is_warned_of_the_time_before_the_start(still_stage: Stage, still_clock: FakeClock) -> None:
+    """A worker claims before it sweeps for the first time, and nobody swept while none was there: that is no outage."""
+    await still_stage.add(nothing)
+    await still_stage.schedule("u1")
+    await still_stage.store.claim(ClaimRequest(wants=[("work", 1)], instance="here", claim_id="c", lease_ms=10_000))
+    beat = Beat(instance="here", types=("work",), lease_ms=10_000)
+    sweeper = Sweeper(still_stage.context(), lambda: beat, lambda tick: None, sweep_ms=1_000)
+    still_clock.advance("1s")
+    with capture_logs() as said:
+        assert sweeper.run_once().extended == 1
+    assert said == []
 
 
 async def test_the_pruner_goes_on_while_pages_are_full(still_stage: Stage, still_clock: FakeClock) -> None:

@@ -8,15 +8,17 @@ import uuid
 
 import pytest
 from stage import Stage
+from structlog.testing import capture_logs
 
 from rota.core.outcome import Answer
-from rota.core.task import Settlement, Task, Transition
+from rota.core.task import NewTask, Settlement, Task, Transition
 from rota.runtime import Discard, Retry, Run, Snooze
 from rota.runtime.executor import Executor
 from rota.runtime.verdict import StopCause
 from rota.stores.base import MAX_TEXT, ClaimRequest
 from rota.testing import FaultyStore
 from rota.testing.waiting import until
+from rota.triggers import Interval, encode_trigger
 
 
 async def claimed(stage: Stage, key: str = "u1", payload: str | None = None) -> Task:
@@ -347,3 +349,21 @@ async def test_threads_are_used_again(still_stage: Stage) -> None:
     assert len(set(seen)) == 1
     await until(lambda: not any(thread.is_alive() for thread in seen))
     assert all(thread.daemon for thread in seen), "a hanging handler must not keep the process alive"
+
+
+async def test_the_log_calls_no_failure_a_retry_that_is_not_tried_again(still_stage: Stage) -> None:
+    async def fails() -> None:
+        raise RuntimeError("no")
+
+    await still_stage.add(fails, max_retries=1)
+    series = NewTask(
+        task_type="work",
+        key="often",
+        trigger=encode_trigger(Interval(every_ms=60_000, anchor_at=still_stage.clock.now())),
+    )
+    await still_stage.store.schedule([NewTask(task_type="work", key="once"), series])
+    await still_stage.store.apply(Transition.RUN_NOW, [series.identity])
+    with capture_logs() as said:
+        await still_stage.worker().run_until_idle()
+    failed = [(line["key"], line["outcome"]) for line in said if line["event"] == "run failed"]
+    assert sorted(failed) == [("often", "fail"), ("often", "retry"), ("once", "fail"), ("once", "retry")]

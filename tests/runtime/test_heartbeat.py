@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from stage import Stage
 from structlog.testing import capture_logs
 
+from rota.app.results import TaskDetails
 from rota.core.task import Identity, Settlement, Task, Transition
 from rota.runtime import Run, WorkerSettings
 from rota.runtime.executor import Executor
@@ -47,9 +47,12 @@ async def test_all_leases_go_into_one_call(still_stage: Stage, still_clock: Fake
 
 
 async def test_progress_travels_with_the_renewal(still_stage: Stage) -> None:
+    """As long as it goes on: what a run that is over has reported is kept with that run, and the task shows none."""
+    may_end = asyncio.Event()
+
     async def handle(run: Run) -> None:
         run.progress({"done": 3, "of": 10})
-        await asyncio.Event().wait()
+        await may_end.wait()
 
     await still_stage.add(handle)
     executor = still_stage.executor()
@@ -57,10 +60,12 @@ async def test_progress_travels_with_the_renewal(still_stage: Stage) -> None:
     beat = heartbeat(still_stage, executor)
     await until(lambda: next(iter(executor.running)).renewal().progress)
     beat.run_once()
-    assert msgspec.json.decode((await still_stage.task("u1")).progress or "") == {"done": 3, "of": 10}
+    assert TaskDetails.of(await still_stage.task("u1")).progress == {"done": 3, "of": 10}
     assert next(iter(executor.running)).renewal().progress is None, "the same progress is not sent again"
-    executor.give_up()
+    may_end.set()
     await executor.drain()
+    ended = TaskDetails.of(await still_stage.task("u1"))
+    assert (ended.status, ended.progress) == ("completed", None)
 
 
 async def test_a_wish_to_cancel_and_a_stale_token_stop_the_run(still_stage: Stage) -> None:

@@ -183,7 +183,7 @@ class TaskDetails(_Answer):
             reason=task.reason,
             error=task.error,
             result=task.result,
-            progress=decoded(task.progress),
+            progress=decoded(task.shown_progress),
             failure=task.failure,
         )
 
@@ -345,7 +345,7 @@ class ScheduleInfo(_Answer):
             overlap=policy.overlap,
             jitter_ms=policy.jitter_ms,
             grace_ms=policy.grace_ms,
-            runs=task.fires_run,
+            runs=task.runs,
             max_runs=task.max_runs,
             expires_at=_moment(task.expires_at),
             created_at=to_datetime(task.created_at),
@@ -368,8 +368,8 @@ def _value_of(trigger: AnyTrigger) -> str:
 
 
 def _next_fire(task: Task, trigger: AnyTrigger) -> datetime | None:
-    """The fire that is waited for; a schedule that is over waits for none."""
-    if not task.status.is_live:
+    """The fire that is waited for; a schedule that is over or held waits for none."""
+    if not task.status.is_live or task.status is TaskStatus.PAUSED:
         return None
     if task.is_recurring:
         return _moment(task.next_fire)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import platform
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -73,9 +73,18 @@ def _report(cli: Cli, findings: list[CheckResult]) -> None:
             _, more, rest = finding.detail.partition("\n")
             if more:
                 cli.output.say(rest)
-        cli.output.say("All is well." if healthy else "Something is wrong; see above.")
+        cli.output.say(_verdict(findings))
     if not healthy:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _verdict(findings: Sequence[CheckResult]) -> str:
+    errors, warnings = (sum(finding.status == status for finding in findings) for status in ("error", "warning"))
+    if errors:
+        return "Something is wrong; see above."
+    if warnings:
+        return f"It works, with {warnings} warning{'' if warnings == 1 else 's'}; see above."
+    return "All is well."
 
 
 def _python() -> CheckResult:

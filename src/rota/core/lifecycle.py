@@ -465,6 +465,8 @@ def _leave(entry: Entry, task: Task, settled: Settlement, task_type: TaskType, n
     if failed and retry_at is None and counted.crashes >= MAX_CRASHES:
         counted = replace(counted, reason=POISON)
     run = _run_of(task, settled, counted.reason, now)
+    if task.trigger is not None and (retry_at is None or task.want is _CANCEL) and settled.transition not in PUT_OFF:
+        counted = replace(counted, times_run=counted.times_run + 1)
     if task.want is _CANCEL:
         completed = settled.transition is _COMPLETE
         past = _remember(entry.past, settled, task_type, now, ended=completed)

@@ -156,6 +156,8 @@ class Task(Identified, frozen=True, gc=False):
     opened_at: Instant | None = None
     next_fire: Instant | None = None
     fires_run: int = 0
+    times_run: int = 0
+    """Of a schedule: how often it was run to an end, also by hand; `fires_run` counts against `max_runs`."""
     max_runs: int | None = None
     expires_at: Instant | None = None
     manual: bool = False
@@ -192,6 +194,16 @@ class Task(Identified, frozen=True, gc=False):
     progress: str | None = None
     failure: str | None = None
     """The group that its last run's failure belongs to (`core/failure.py`)."""
+
+    @property
+    def shown_progress(self) -> str | None:
+        """How far the run is that goes on now. What one that is over reported is kept with that run, and no news."""
+        return self.progress if self.status is TaskStatus.RUNNING else None
+
+    @property
+    def runs(self) -> int:
+        """How often a schedule has run. What a version before this one has counted is not lost."""
+        return max(self.times_run, self.fires_run)
 
     @property
     def series(self) -> AnyTrigger | None:

@@ -18,12 +18,12 @@ def add_sign_in(router: APIRouter, site: Site) -> None:
     @router.get("/login")
     async def login(request: Request) -> Response:
         """The form; or, from a link with a token, straight in and to an address without it."""
-        token = request.query_params.get("token")
+        token, to = request.query_params.get("token"), request.query_params.get("next", "")
         if token is not None:
-            return await _enter(site, request, token, "")
+            return await _enter(site, request, token, to)
         if await principal_of(request) is not None:
-            return RedirectResponse(site.service.path("/"), 303)
-        return _form(site, request, request.query_params.get("next", ""))
+            return RedirectResponse(safe_back(to, site.service.base_path), 303)
+        return _form(site, request, to)
 
     @router.post("/login")
     async def enter(request: Request) -> Response:

@@ -139,7 +139,7 @@ class Memory:
         return await Statistics(await self.contexts()).of_user(user_id)
 
     async def statistics(self) -> dict[str, object]:
-        """All users together, as they were last counted."""
+        """All users together: counted now if there are few contexts, else as they were last counted."""
         figures, counted_at = await Statistics(await self.contexts()).in_all()
         return {**figures.to_dict(), "counted_at": isoformat(counted_at)}
 

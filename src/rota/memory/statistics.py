@@ -1,17 +1,19 @@
 """Counting memories, for each user and in all.
 
-Counting looks at every context, so it happens once an hour and its figures are kept; faces show those. On the way it
-finds the owners whose upkeep is overdue (an operator emptied the store, a process died between capturing and touching),
-so that nobody is forgotten for longer than that.
+Counting looks at every context, so it happens once an hour and its figures are kept; faces show those. As long as there
+are few contexts it costs nothing, so faces count them when they are asked: nobody begins with a page of zeros. On the
+way it finds the owners whose upkeep is overdue (an operator emptied the store, a process died between capturing and
+touching), so that nobody is forgotten for longer than that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, case, func, select, true
 
 from rota.clock import Instant, isoformat
 from rota.codec import warmed
@@ -26,6 +28,8 @@ __all__ = ["Figures", "Statistics", "StatisticsRun"]
 PAGE: Final = 50
 """Users that are counted in one transaction."""
 EVERYBODY: Final = ""
+FEW: Final = 2_000
+"""Up to so many contexts are counted whenever somebody asks: that takes milliseconds."""
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -113,12 +117,19 @@ class Statistics:
         return None if found is None else {"user_id": user_id, **found[0].to_dict(), "counted_at": isoformat(found[1])}
 
     async def in_all(self) -> tuple[Figures, Instant | None]:
-        """The figures of all users as they were last counted, and when that was."""
+        """The figures of all users, and when they were counted: now, if there are few; else when that was last due."""
+        counted = await self._database.read(self._count_few)
+        if counted is not None:
+            by_user, now = counted
+            return reduce(Figures.plus, by_user.values(), Figures()), now
         found = await self._kept([EVERYBODY])
         return found.get(EVERYBODY, (Figures(), None))
 
     async def largest(self, limit: int = 50) -> dict[str, Figures]:
-        """The users with the most contexts, as they were last counted."""
+        """The users with the most contexts, counted when `in_all` counts."""
+        counted = await self._database.read(self._count_few)
+        if counted is not None:
+            return dict(sorted(counted[0].items(), key=lambda each: (-each[1].contexts, each[0]))[:limit])
         most_first = (statistics.c.contexts.desc(), statistics.c.user_id)
         statement = select(statistics).where(statistics.c.user_id != EVERYBODY).order_by(*most_first).limit(limit)
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
@@ -128,6 +139,13 @@ class Statistics:
         statement = select(statistics).where(statistics.c.user_id.in_(user_ids))
         rows = await self._database.read(lambda connection: connection.execute(statement).mappings().all())
         return {row["user_id"]: (_decode_figures(row["figures"]), row["counted_at"]) for row in rows}
+
+    def _count_few(self, connection: Connection) -> tuple[dict[str, Figures], Instant] | None:
+        """Every user's figures, and what time it is; None if there are too many contexts to count them in passing."""
+        some = select(table.c.id).limit(FEW + 1).subquery()
+        if connection.execute(select(func.count()).select_from(some)).scalar_one() > FEW:
+            return None
+        return _count(connection, true()), self._database.backend.dialect.now(connection)
 
     def _count_page(self, connection: Connection, after: str) -> dict[str, Figures]:
         users = select(table.c.user_id).where(table.c.user_id > after).distinct().order_by(table.c.user_id).limit(PAGE)

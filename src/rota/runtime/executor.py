@@ -67,7 +67,7 @@ class Executor:
         self._clock = clock
         self._safe_for = safe_seconds(lease_ms)
         self._threads = Threads()
-        self._log = log = RunLog()
+        self._log = log = RunLog(types)
         self.stopping = Stopping(self.running, lambda running: self._end(running, None), grace=grace, log=log)
         """How runs are made to stop, and those that do not."""
         self._settler = Settler(store, self._close, self._refused, chance=chance, pulse=pulse, log=log)

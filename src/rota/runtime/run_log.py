@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from rota.core.task import Task, TaskStatus, Transition
+from rota.core.task import Settlement, Task, TaskStatus, Transition
+from rota.core.task_type import TaskType
 from rota.errors import StoreUnavailable
 from rota.logs import get_logger
 from rota.runtime.running import Running
@@ -18,7 +20,8 @@ _FAILURES = (Transition.RETRY, Transition.FAIL)
 class RunLog:
     """A line for whatever goes wrong; with debugging on, one for each claim and each end, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: Mapping[str, TaskType]) -> None:
+        self._types = types
         self._log = get_logger("rota.executor")
         self._is_verbose = self._log.is_enabled_for(logging.DEBUG)
 
@@ -57,7 +60,7 @@ class RunLog:
         write, message = (self._log.warning, "run failed") if has_failed else (self._log.debug, "settle")
         known: dict[str, object] = {
             **_known(running.task),
-            "outcome": settlement.transition.value,
+            "outcome": self._outcome(running.task, settlement, status).value,
             **({} if status is None else {"status": status.value}),
             "reason": settlement.reason,
             "error": settlement.error,
@@ -70,6 +73,16 @@ class RunLog:
             write(message, **known, exc_info=running.error)
         except BaseException:  # an application's own log may stumble over an exception that cannot be shown
             write(message, **known)
+
+    def _outcome(self, task: Task, settlement: Settlement, status: TaskStatus | None) -> Transition:
+        """A retry that nobody makes is a failure: none is left, or somebody wants the task cancelled."""
+        if settlement.transition is not Transition.RETRY:
+            return settlement.transition
+        task_type = self._types.get(task.task_type)
+        # Of a series the status does not tell: without a retry it waits as well, for its next fire.
+        is_last = task_type is not None and task.errors >= task_type.max_retries
+        is_over = status is not None and not status.is_live
+        return Transition.FAIL if is_over or (task.is_recurring and is_last) else Transition.RETRY
 
 
 def _known(task: Task) -> dict[str, object]:

@@ -46,9 +46,12 @@ class Sweeper(ThreadDuty[SweepReport]):
         self._period = sweep_ms / 1_000
         self._call_timeout = context.call_timeout
         self.patience = 3 * self._period + self._call_timeout
+        self._swept_at: Instant | None = None
+        """When this instance swept last, by the store's clock; None until it has."""
 
     def run_once(self, now: Instant | None = None) -> SweepReport:
-        tick = self._store.tick_blocking(self._beat(), now=now, timeout=self._call_timeout)
+        beat = self._beat()
+        tick = self._store.tick_blocking(beat, now=now, timeout=self._call_timeout)
         for task in tick.reaped:
             log.warning(
                 "reap",
@@ -58,10 +61,16 @@ class Sweeper(ThreadDuty[SweepReport]):
                 reason=task.reason,
                 status=task.status.value,
             )
-        if tick.extended:
-            log.warning("leases extended", leases=tick.extended, reason="nobody had swept for a while")
+        self._tell_of_extended(tick, beat.lease_ms)
         self._on_loop(self._on_tick, tick)
         return SweepReport(len(tick.reaped), tick.extended, tick.next_due_at, tick.now)
+
+    def _tell_of_extended(self, tick: Tick, lease_ms: Millis) -> None:
+        """Only an outage, a suspended host or a clock that stepped is worth a warning: before it starts nobody expects
+        an instance to sweep."""
+        before, self._swept_at = self._swept_at, tick.now
+        if tick.extended and before is not None and tick.now - before > lease_ms // 2:
+            log.warning("leases extended", leases=tick.extended, reason="nobody had swept for a while")
 
     def pause(self, failures: int) -> float:
         return back_off_seconds(failures, self._chance()) if failures else self._period

@@ -1,4 +1,7 @@
-"""The agents' own duty beside the worker: say once in which isolation they run, and forget what was over long ago."""
+"""The agents' own duty beside the worker: say once in which isolation they run, and forget what was over long ago.
+
+Where there is no group there are no agents, and nothing is said: whoever adds the first one hears it at its first run.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Janitor(Duty[int]):
 
     async def run_once(self, now: Instant | None = None) -> int:
         """One round; how many schedules were forgotten."""
-        if not self._has_said:
+        if not self._has_said and await (await self._agents.groups()).list():
             self._has_said = True
             await self.say()
         return await self._agents.prune()

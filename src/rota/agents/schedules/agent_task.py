@@ -72,12 +72,14 @@ def payload_of(text: str | None) -> AgentPayload:
 
 # --- how it stands ---
 
+_GOES_ON: Final = (TaskStatus.PENDING, TaskStatus.RUNNING)
+
 
 def held_of(task: Task | None, origin: Origin | None) -> str | None:
     """Why Rota has paused it, if that still counts: people also resume a schedule where nobody knows of agents."""
     if origin is None or task is None:
         return None if origin is None else origin.held
-    goes_on = task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) and task.want is not Want.PAUSE
+    goes_on = task.status in _GOES_ON and task.want is not Want.PAUSE
     return None if goes_on else origin.held
 
 
@@ -85,7 +87,7 @@ def status_of(task: Task) -> str:
     """Its status as agents know it: one for pending and running. A run that is asked for leaves it paused."""
     if task.status is TaskStatus.PENDING and task.want is Want.PAUSE:
         return TaskStatus.PAUSED.value
-    return "active" if task.status in (TaskStatus.PENDING, TaskStatus.RUNNING) else task.status.value
+    return "active" if task.status in _GOES_ON else task.status.value
 
 
 def next_run_of(task: Task) -> Instant | None:
@@ -93,7 +95,7 @@ def next_run_of(task: Task) -> Instant | None:
     if not task.is_recurring:
         return task.scheduled_at if task.status is TaskStatus.PENDING else None
     is_over = task.next_fire is not None and task.expires_at is not None and task.next_fire >= task.expires_at
-    return task.next_fire if task.status.is_live and not is_over else None
+    return task.next_fire if task.status in _GOES_ON and not is_over else None
 
 
 def value_of(trigger: AnyTrigger, timezone: str) -> str:

@@ -78,7 +78,7 @@ class AgentSchedule:
             status=status_of(task),
             is_running=task.status is TaskStatus.RUNNING,
             next_at=next_run_of(task),
-            runs=task.fires_run,
+            runs=task.runs,
             expires_at=task.expires_at,
             seen_at=task.updated_at,
             digest=origin.digest if origin else "",

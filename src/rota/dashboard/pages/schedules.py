@@ -108,7 +108,8 @@ async def one(view: View, task_type: str, schedule_id: KeyInPath) -> Page:
     ahead = explain(
         decode_trigger(task.trigger), info.timezone, FIRES, view.now, policy=task.series_policy, key=task.key
     )
-    fires = _moments(ahead.fires) if task.status.is_live else []
+    goes_on = task.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
+    fires = _moments(ahead.fires) if goes_on else []
     kept = await kept_by_a_part(view, task_type, schedule_id)
     return Page(
         "schedule.html",

@@ -69,6 +69,7 @@ tasks = Table(
     Column("opened_at", BigInteger),
     Column("next_fire", BigInteger),
     Column("fires_run", BigInteger, nullable=False, server_default="0"),
+    Column("times_run", BigInteger, nullable=False, server_default="0"),
     Column("max_runs", BigInteger),
     Column("expires_at", BigInteger),
     Column("manual", SmallInteger, nullable=False, server_default="0"),

@@ -207,7 +207,7 @@ async def compress(
 async def stats(
     cli: Cli, user_id: Annotated[str | None, typer.Argument(metavar="[USER]", help="Left out: all together.")] = None
 ) -> None:
-    """Show a user's memory in numbers, counted now; or all together, as they were last counted."""
+    """Show a user's memory in numbers, counted now; or all together: many contexts are counted once an hour."""
     async with _memories(cli) as (_, memory):
         figures = await memory.statistics() if user_id is None else (await memory.figures(user_id)).to_dict()
     if user_id is None and figures["counted_at"] is None:

@@ -23,7 +23,7 @@ from rota.memory.contexts import cursor_of
 from rota.memory.memory import Lineage
 from rota.memory.search import Found
 from rota.memory.statistics import Figures, Statistics
-from rota.memory.types import MEMORY_COMPRESSION, STATISTICS_UPDATE
+from rota.memory.types import MEMORY_COMPRESSION
 from rota.stores.base import TaskQuery
 
 __all__ = ["PILLS", "Upkeep", "one", "show"]
@@ -49,7 +49,7 @@ class Upkeep:
 
 
 async def show(view: View) -> Page:
-    """All memories together, as they were last counted, and whose are the largest."""
+    """All memories together, and whose are the largest."""
     statistics = Statistics(await memory_of(view.app).contexts())
     (figures, counted_at), largest = await asyncio.gather(statistics.in_all(), statistics.largest(LARGEST))
     values = {
@@ -59,7 +59,7 @@ async def show(view: View) -> Page:
         "largest": largest,
         "user_id": view.given("user"),
     }
-    return Page("memory.html", "Memory", values, concerns=STATISTICS_UPDATE.name)
+    return Page("memory.html", "Memory", values, concerns="*")
 
 
 async def one(view: View, user_id: UserInPath) -> Page:

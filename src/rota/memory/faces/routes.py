@@ -84,14 +84,14 @@ class FiguresModel(AnswerModel):
 
 
 class EverybodyModel(FiguresModel):
-    """All users together, as they were last counted; null if they never were."""
+    """All users together; `counted_at` is null if there are many contexts and nobody has counted them yet."""
 
     counted_at: Moment | None
 
 
 @router.get("/stats", operation_id="get_memory_stats", response_model=EverybodyModel)
 async def get_memory_stats(service: Viewing) -> dict[str, object]:
-    """All memories together, as they were last counted."""
+    """All memories together: counted now if there are few contexts, else as they were last counted, once an hour."""
     return await memory_of(service.app).statistics()
 
 

@@ -56,7 +56,8 @@ assert tuple(tasks.c.keys()) == COLUMN_NAMES, "scheduled_tasks and Task have dri
 
 _REST = (
     *("owner", "serial", "permits", "cost", "parked"),
-    *("trigger", "policy", "opened_at", "next_fire", "fires_run", "max_runs", "expires_at", "manual"),
+    *("trigger", "policy", "opened_at", "next_fire", "fires_run", "times_run", "max_runs", "expires_at"),
+    "manual",
     *("dirty", "want", "renewed", "extended", "errors", "crashes", "snoozes"),
     *("reason", "error", "result", "progress", "failure", "fail_count", "fail_until"),
 )

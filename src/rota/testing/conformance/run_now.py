@@ -72,6 +72,23 @@ class TestRunNow(Suite):
         await world.settle(await world.there("k"))
         assert await world.status("k") is TaskStatus.COMPLETED
 
+    async def test_what_is_asked_for_counts_as_a_run_and_as_no_fire(self, world: World, work: TaskType) -> None:
+        await world.series("k", max_runs=2)
+        await world.apply(Transition.RUN_NOW)
+        await world.run()
+        await world.apply(Transition.RUN_NOW)
+        await world.run(Transition.RETRY)
+        assert (await world.there("k")).runs == 1, "one that is tried again has not run to its end"
+        world.clock.advance("1m")
+        await world.run()
+        task = await world.there("k")
+        assert (task.runs, task.fires_run, task.status) == (2, 0, TaskStatus.PENDING)
+        for _ in range(2):
+            world.clock.advance("1h")
+            await world.run()
+        ended = await world.there("k")
+        assert (ended.runs, ended.status) == (4, TaskStatus.COMPLETED), "its last run counts as well"
+
     async def test_a_retry_that_waits_is_brought_forward_and_keeps_its_fire(self, world: World, work: TaskType) -> None:
         made = await world.series("k")
         world.clock.advance("1h")
