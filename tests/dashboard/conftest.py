@@ -25,7 +25,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 expect.set_options(timeout=PATIENCE_MS)
 
 
-def _chromium() -> str:
+def chromium_path() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         found = shutil.which(name)
         if found is not None:
@@ -39,7 +39,7 @@ def _chromium() -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncGenerator[Browser]:
     """A real browser, headless."""
-    path = _chromium()
+    path = chromium_path()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE_MS)
         yield browser
