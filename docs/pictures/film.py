@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from playwright.async_api import BrowserContext, Locator, Page, ViewportSize
 
 from docs.pictures.assistant import Payments
-from docs.pictures.shots import settled
+from docs.pictures.shots import settled, with_few_colours
 from rota import Rota
 from rota.testing.waiting import until
 
@@ -22,7 +22,6 @@ WINDOW: Final[ViewportSize] = {"width": 1200, "height": 720}
 SIZE: Final = (900, 540)
 STRIP: Final = 36
 """Pixels below the picture, for the words."""
-COLOURS: Final = 128
 PACE_MS: Final = 1_900
 MOVE_MS: Final = 500
 POINTER: Final = ((0, 0), (0, 19), (5, 15), (8, 22), (11, 21), (8, 14), (14, 14))
@@ -52,7 +51,7 @@ class Film:
             scale = SIZE[0] / WINDOW["width"]
             x, y = (box["x"] + min(box["width"] / 2, 60)) * scale, (box["y"] + box["height"] / 2) * scale
             draw.polygon([(x + right, y + down) for right, down in POINTER], fill="#111111", outline="#ffffff")
-        self._frames.append(frame.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE))
+        self._frames.append(with_few_colours(frame))
         self._times.append(ms)
 
     async def press(self, target: Locator, words: str = "") -> None:
