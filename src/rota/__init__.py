@@ -140,6 +140,7 @@ _HOMES = {
         "MeasuredKind",
         "Part",
         "PartHost",
+        "Related",
     ),
     "rota.runtime": (
         "Discard",

@@ -88,6 +88,7 @@ from rota.part import Measured as Measured
 from rota.part import MeasuredKind as MeasuredKind
 from rota.part import Part as Part
 from rota.part import PartHost as PartHost
+from rota.part import Related as Related
 from rota.runtime import Discard as Discard
 from rota.runtime import Fail as Fail
 from rota.runtime import Health as Health

@@ -11,7 +11,7 @@ from rota.core.task_type import TriggerMode
 from rota.dashboard.navigation import MenuEntry
 from rota.dashboard.part import Pages
 from rota.dashboard.view import Page, View
-from rota.part import AgentTool, AlertContext, Attention, Measured, MeasuredKind, Part, PartHost, ToolCaller
+from rota.part import AgentTool, AlertContext, Attention, Measured, MeasuredKind, Part, PartHost, Related, ToolCaller
 from rota.runtime.duty import Duty, DutyContext
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Pages",
     "Part",
     "PartHost",
+    "Related",
     "Role",
     "Rule",
     "Section",

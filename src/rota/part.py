@@ -50,6 +50,7 @@ __all__ = [
     "MeasuredKind",
     "Part",
     "PartHost",
+    "Related",
     "ToolCaller",
 ]
 
@@ -169,6 +170,17 @@ class AgentTool:
     """Whether it changes nothing: then it is for tokens that may only look as well."""
     is_for_runs: bool = False
     """Whether a scheduled run may use it, though it changes something."""
+
+
+class Related(NamedTuple):
+    """What a task belongs to, as its page shows it: a batch, a schedule of an agent."""
+
+    words: str
+    """What the task is of it, like `part of the batch`."""
+    name: str
+    path: str
+    """Its page."""
+    status: str | None = None
 
 
 class Attention(NamedTuple):
@@ -298,6 +310,10 @@ class Part:
 
     async def metrics(self) -> Iterable[Metric]:
         """What it counts, in Prometheus' families. Asked for at most once in a few seconds."""
+        return ()
+
+    async def related(self, task_type: str, key: str) -> Sequence[Related]:
+        """What of its own a task belongs to. Asked for by the page of a task, while somebody looks at it."""
         return ()
 
     async def attention(self) -> Sequence[Attention]:

@@ -254,6 +254,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "cancel_schedule": Call("POST", "/api/schedules/job/morning/cancel", action="task.cancel", prepare=a_schedule),
     "run_now_schedule": Call("POST", "/api/schedules/job/morning/run-now", action="task.run_now", prepare=a_schedule),
     "list_runs": Call("GET", "/api/runs?task_type=broken", prepare=failed_task),
+    "get_waterfall_of_task": Call("GET", "/api/tasks/job/t1/waterfall", prepare=a_task),
     "get_run": Call("GET", "/api/runs/{run_id}", prepare=a_run),
     "list_failures": Call("GET", "/api/failures?task_type=broken", prepare=failed_task),
     "get_failure": Call("GET", "/api/failures/broken/{failure}", prepare=a_failure),

@@ -244,7 +244,11 @@ async def test_a_task_is_made_found_and_changed(stage: Stage) -> None:
     await stage.app.run_until_idle()
     (run,) = (await stage.viewer.get("/api/tasks/job/a/runs")).json()["items"]
     assert (run["status"], run["result"]) == ("success", "{'n': [1, 'x', None]}")
-    assert (await stage.viewer.get(f"/api/runs/{run['run_id']}")).json() == {**run, "details": None}
+    shown = (await stage.viewer.get(f"/api/runs/{run['run_id']}")).json()
+    fall = shown.pop("waterfall")
+    assert shown == {**run, "details": None}
+    assert [row["kind"] for row in fall["rows"]][-2:] == ["attempt", "settled"]
+    assert (await stage.viewer.get("/api/tasks/job/a/waterfall")).json()["rows"] == fall["rows"]
 
 
 async def walk(client: httpx.AsyncClient, path: str, limit: int) -> list[Any]:

@@ -53,3 +53,19 @@ def test_bad_input_is_2(rota: CallRota, arguments: tuple[str, ...], words: str) 
 
     assert (said.code, said.out) == (2, "")
     assert words in said.error["message"]
+
+
+def test_a_run_as_a_test(rota: CallRota, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead_letter("export", "a")
+    (run,) = rota("run", "ls", "--json").json["items"]
+
+    shown = rota("run", "show", run["run_id"], "--as-test")
+
+    assert 'await app.schedule("export", key="a")' in shown.out
+    assert "# Change this line" in shown.out
+    compile(shown.out, "test_export.py", "exec")
+    monkeypatch.setenv("ROTA_APP", "shop.tasks:shop")
+    assert (
+        "from shop.tasks import shop as my_app"
+        in rota("run", "show", run["run_id"], "--as-test", "--json").json["test"]
+    )

@@ -7,13 +7,14 @@ import importlib.util
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from rota.agents.names import AGENT, AGENTS, NOTICE
 from rota.agents.section import AGENTS_SECTION
 from rota.config import Config
 from rota.core.task_type import TriggerMode
 from rota.errors import RotaError, RunnerUnavailable
-from rota.part import CheckResult, HasHost, Part, PartHost
+from rota.part import CheckResult, HasHost, Part, PartHost, Related
 from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ class AgentsPart(Part):
         from rota.agents.faces.pages import PAGES
 
         return PAGES
+
+    async def related(self, task_type: str, key: str) -> Sequence[Related]:
+        if task_type != AGENT:
+            return ()
+        return (Related("run of the agent", key, f"/schedules/{AGENT}/{quote(key, safe='')}"),)
 
     async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         """Where they would run. That they do not is no error: not everybody has any."""

@@ -16,19 +16,20 @@ from msgspec.structs import replace as replace_query
 from rota.access import Actor, NewToken, Principal, Role, Token, Tokens
 from rota.app.again import SAME, once_more
 from rota.app.failures import one_failure
-from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered
+from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered, details_to_dict
 from rota.app.rota import Rota, ScheduleOptions
 from rota.app.schedules import ScheduleSettings
 from rota.app.views import is_filtered
 from rota.clock import Instant
 from rota.config.urls import masked
 from rota.core.outcome import Answer, ScheduleOutcome
+from rota.core.run_details import decode_details
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, IllegalTransition, InvalidInput, UnknownTask
 from rota.keys import shown_key
 from rota.masking import unmasked
 from rota.runtime.database_owner import DatabaseIdentity
-from rota.stores.base import MAX_PAGE, Erasure, Failures, Snapshot, Store, TaskQuery, TypeRecord
+from rota.stores.base import MAX_PAGE, Erasure, Failures, RunRef, Snapshot, Store, TaskQuery, TypeRecord
 
 __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Meant", "Operator"]
 
@@ -308,6 +309,8 @@ class Operator(Actor):
                 page = await store.export_user(user_id, cursor, MAX_PAGE)
                 for item in page.items:
                     yield item
+                async for left in _left_by(store, page.items):
+                    yield left
                 cursor = page.cursor
                 if cursor is None:
                     break
@@ -387,3 +390,13 @@ def _words(query: TaskQuery) -> str:
     given = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("cursor", "limit")}
     named = {name: value.value if isinstance(value, TaskStatus) else value for name, value in given.items() if value}
     return " ".join(f"{name}={value}" for name, value in named.items())
+
+
+async def _left_by(store: Store, items: Sequence[Snapshot | RunRecord]) -> AsyncGenerator[Mapping[str, object]]:
+    """What the runs among these have left: their lines may name whoever they were for."""
+    runs = [
+        RunRef(item.task_type, item.key, item.token) for item in items if isinstance(item, RunRecord) and item.token
+    ]
+    for run, text in zip(runs, await store.details(runs) if runs else [], strict=True):
+        if text is not None:
+            yield {"kind": "run_details", **run._asdict(), **details_to_dict(decode_details(text))}

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rota.batches.names import DETAIL_BATCH, batch_of_task
 from rota.batches.section import BATCHES_SECTION, BatchesConfig
-from rota.part import AgentTool, HasHost, MeasuredKind, Part
+from rota.part import AgentTool, HasHost, MeasuredKind, Part, Related
 from rota.runtime.duty import Duty, DutyContext
 
 if TYPE_CHECKING:
@@ -180,6 +181,10 @@ class BatchesPart(Part):
         from rota.batches.faces.pages import PAGES
 
         return PAGES
+
+    async def related(self, task_type: str, key: str) -> Sequence[Related]:
+        batch_id = batch_of_task(key) if task_type == DETAIL_BATCH else None
+        return () if batch_id is None else (Related("part of the batch", batch_id, f"/batches/{batch_id}"),)
 
     async def metrics(self) -> Iterable[Metric]:
         if not self.is_installed:

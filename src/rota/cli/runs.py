@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Final
 
 import typer
@@ -11,9 +12,10 @@ from rota.app.results import RunInfo, details_to_dict
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
 from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
+from rota.cli.parts import APP_VARIABLE
 from rota.clock import Millis
 from rota.core.run_details import RunDetails, decode_details
-from rota.core.task import RunStatus
+from rota.core.task import Identity, RunRecord, RunStatus, Task
 from rota.errors import InvalidInput, UnknownRun
 from rota.keys import GLOBAL_KEY, shown_key
 from rota.stores.base import DEFAULT_PAGE, RunQuery, RunRef, Store
@@ -74,7 +76,13 @@ async def _list(cli: Cli, store: Store, query: RunQuery) -> None:
     cli.output.page(items, COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
 
 
-async def show(cli: Cli, run_id: RunArgument) -> None:
+async def show(
+    cli: Cli,
+    run_id: RunArgument,
+    as_test: Annotated[
+        bool, typer.Option("--as-test", help="Print it as a function for pytest that does the same once more.")
+    ] = False,
+) -> None:
     """Show one run, with its traceback, its lines and its steps."""
     async with cli.store() as store:
         page = await store.runs(RunQuery(run_id=run_id, limit=1))
@@ -82,7 +90,12 @@ async def show(cli: Cli, run_id: RunArgument) -> None:
             raise UnknownRun(f"There is no run {run_id[:100]!r} in the log. `rota run ls` lists those that are kept.")
         run = page.items[0]
         (text,) = await store.details([RunRef(run.task_type, run.key, run.token)])
+        (task,) = await store.get([Identity(run.task_type, run.key)])
     details = None if text is None else decode_details(text)
+    if as_test:
+        text = _test_of(run, task, details)
+        cli.output.one({"run_id": run.run_id, "test": text}, text.rstrip("\n"))
+        return
     shown = RunInfo.of(run).to_dict()
     if cli.output.as_json:
         cli.output.one({**shown, "details": None if details is None else details_to_dict(details)})
@@ -90,6 +103,14 @@ async def show(cli: Cli, run_id: RunArgument) -> None:
     cli.output.one(shown)
     if details is not None:
         _say_details(cli, details)
+
+
+def _test_of(run: RunRecord, task: Task | None, details: RunDetails | None) -> str:
+    from rota.app.as_test import AppImport, as_test
+
+    module, _, name = os.environ.get(APP_VARIABLE, "").partition(":")
+    payload = details.payload if details is not None and details.payload is not None else task and task.payload
+    return as_test(run, task, payload, AppImport(module, name or "app") if module else None)
 
 
 def _say_details(cli: Cli, details: RunDetails) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from fastapi.responses import Response
 
 from rota.access import Role
+from rota.app.again import SAME
 from rota.app.operator import Counted, Done
 from rota.app.views import SWITCHES, choice, task_query
 from rota.clock import parse_duration
@@ -51,6 +52,22 @@ async def _task(view: View, form: Form) -> Response:
     gone = transition is Transition.PURGE
     to = view.url("/tasks") if gone and view.task_url(*identity) in _origin(view, form) else _origin(view, form)
     return view.back(f"{name} {_DONE.get(transition, transition.value)}.", to)
+
+
+async def _again(view: View, form: Form) -> Response:
+    """Once more, with what it carried unless another payload was written; on to the page of what was made."""
+    payload: object = SAME
+    if form.all("payload"):
+        form.require("payload")
+        payload = form.read("payload", json_value)
+        form.check()
+    try:
+        receipt = await view.operator.run_again(form.identity, payload)
+    except IllegalTransition as refused:
+        return view.back(str(refused), _origin(view, form))
+    return view.back(
+        f"{receipt.task_type}/{shown_key(receipt.key)} is due now.", view.task_url(receipt.task_type, receipt.key)
+    )
 
 
 async def _reset(view: View, form: Form) -> Response:
@@ -311,6 +328,7 @@ def _origin(view: View, form: Form) -> str:
 
 ACTS: Final = (
     ("/act/task", _task, Role.OPERATOR),
+    ("/act/task/again", _again, Role.OPERATOR),
     ("/act/reset", _reset, Role.OPERATOR),
     ("/act/bulk", _bulk, Role.OPERATOR),
     ("/act/failure/mute", _mute_failure, Role.OPERATOR),

@@ -25,6 +25,7 @@ from rota.stores.base import MOST_COUNTED, TaskQuery, TypeRecord
 __all__ = [
     "DANGEROUS",
     "Action",
+    "again",
     "applies_to",
     "bulk_call",
     "bulk_command",
@@ -156,6 +157,23 @@ def _on_schedule(transition: Transition, task: Task) -> Action:
 
 def _word(transition: Transition) -> str:
     return transition.value.replace("_", "-")
+
+
+def again(task: Task) -> Action | None:
+    """An ended task once more, or a series beside itself; None for one that is under way."""
+    goes_on = task.is_recurring or task.key == GLOBAL_KEY
+    if task.status.is_live and not goes_on:
+        return None
+    name = [task.task_type, *([] if task.key == GLOBAL_KEY else [task.key])]
+    return Action(
+        label="Run again",
+        path="/act/task/again",
+        fields=(("task", written(task.identity)),),
+        command=shlex.join(["rota", "task", "again", *name]),
+        method="POST",
+        url=f"/api/tasks/{task.task_type}/{quote_key(task.key)}/again",
+        body="{}",
+    )
 
 
 def of_failure(group: FailureGroup, *, dead: int, is_muted: bool) -> list[Action]:

@@ -124,8 +124,8 @@ def _environment(packages: Sequence[str]) -> Environment:
         number=words.number,
         compact=words.compact,
         span=words.span,
-        masked=words.masked,
         pretty=words.pretty,
+        masked=words.masked,  # pyright: ignore[reportArgumentType] -- Jinja types its filters by those that it has
         key=shown_key,
         written=written,
         typed=typed,
@@ -136,7 +136,8 @@ def _environment(packages: Sequence[str]) -> Environment:
     environment.globals["count"] = words.count  # pyright: ignore[reportArgumentType] -- Jinja's globals are untyped
     environment.globals["quote_key"] = quote_key  # pyright: ignore[reportArgumentType] -- the same
     environment.globals["untouched"] = UNTOUCHED  # pyright: ignore[reportArgumentType] -- the same
-    environment.globals["ui"] = environment.get_template("ui.html").module  # pyright: ignore[reportArgumentType] -- the same
+    for name in ("ui", "left", "once_more", "waterfall"):  # what pages are made of: a live region knows no imports
+        environment.globals[name] = environment.get_template(f"{name}.html").module  # pyright: ignore[reportArgumentType] -- the same
     return environment
 
 

@@ -251,7 +251,7 @@ class AgentHandler:
             # As much of the end as a progress report holds, also when JSON doubles every character.
             run.progress({"output": "\n".join(output)[-MAX_PROGRESS_BYTES // 8 :]})
 
-        working = asyncio.create_task(self._work(job, on_progress))
+        working = asyncio.create_task(self._work(run, job, on_progress))
         try:
             while not (await asyncio.wait({working}, timeout=LOOK_EVERY))[0]:
                 beat = await _beat(job, "\n".join(output))
@@ -266,14 +266,17 @@ class AgentHandler:
             await _leave(job)
             raise
 
-    async def _work(self, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | GateDecision:
+    async def _work(self, run: Run, job: _Job, on_progress: Callable[[object], None]) -> RunnerResult | GateDecision:
         """Ask the gate, if there is one, and run the agent. A gate that stays closed is the answer itself."""
         stores, settings = job.stores, self._settings
         script, data, session = job.payload.script, None, job.session
         if script is not None:
-            gate = await ask_gate(
-                script, job.runner, job.environment, settings.limits, wall_ms=settings.gate_ms, most=settings.gate_bytes
-            )
+            with run.step("gate"):
+                gate = await ask_gate(
+                    *(script, job.runner, job.environment, settings.limits),
+                    wall_ms=settings.gate_ms,
+                    most=settings.gate_bytes,
+                )
             if not gate.is_open:
                 return gate
             data = gate.data
@@ -297,7 +300,8 @@ class AgentHandler:
             token = with_run_token(request, settings.mcp_url, stores.database, stores.store.now)
         try:
             async with token as request, self.mcp_access(request) as request:
-                return await job.runner.run(request, on_progress)
+                with run.step("agent"):
+                    return await job.runner.run(request, on_progress)
         except RunnerUnavailable as error:
             # What cannot even be started is a failed run, not a failed handler.
             return RunnerResult(status="error", error=str(error), reason="crashed")

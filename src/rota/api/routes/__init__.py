@@ -20,6 +20,7 @@ from rota.api.routes import (
     touch,
     types,
     users,
+    waterfall,
 )
 
 __all__ = ["ROUTERS"]
@@ -32,6 +33,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     types.acting,
     tasks.router,
     tasks.acting,
+    waterfall.router,
     schedules.router,
     schedules.acting,
     runs.router,

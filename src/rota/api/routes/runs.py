@@ -14,13 +14,21 @@ from rota.api.naming import identity_of
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.routes.task_models import RunModel, RunWithDetailsModel
 from rota.api.routing import routes_for
-from rota.app.results import details_to_dict
+from rota.app.course import course_of_run
+from rota.app.results import RunInfo, details_to_dict
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownRun
+from rota.stores.base import RunQuery
 
 __all__ = ["router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="runs")
+
+RunInPath = Annotated[
+    str,
+    # On Redis an id names the type as well.
+    Path(pattern="^[0-9]{1,18}(-[0-9]{1,18}-[a-z][a-z0-9_]{0,63})?$", max_length=102, description="The run's id."),
+]
 
 
 @router.get("/runs", operation_id="list_runs", response_model=PageModel[RunModel])
@@ -46,13 +54,17 @@ async def list_runs(
 
 
 @router.get("/runs/{run_id}", operation_id="get_run", response_model=RunWithDetailsModel)
-async def get_run(
-    service: Viewing, run_id: Annotated[str, Path(pattern="^[0-9]{1,18}$", description="The run's id.")]
-) -> dict[str, object]:
-    """One run, with what it has left: its traceback, lines, progress and steps."""
-    page = await service.app.runs(run_id=run_id, limit=1)
+async def get_run(service: Viewing, run_id: RunInPath) -> dict[str, object]:
+    """One run, with what it has left (its traceback, lines, progress and steps), and where the time went."""
+    store = await service.app.store()
+    page = await store.runs(RunQuery(run_id=run_id, limit=1))
     if not page.items:
         raise UnknownRun(f"There is no run {run_id}, or its record is gone. GET /api/runs lists those there are.")
     run = page.items[0]
-    details = await service.app.run_details(run)
-    return {**run.to_dict(), "details": None if details is None else details_to_dict(details)}
+    course = await course_of_run(store, run, await store.now())
+    details = course.details.get(run.token)
+    return {
+        **RunInfo.of(run).to_dict(),
+        "details": None if details is None else details_to_dict(details),
+        "waterfall": course.waterfall.to_dict(),
+    }

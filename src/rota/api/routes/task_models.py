@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rota.api.models import AnswerModel, Json, Key, Moment, RequestModel, TypeName
+from rota.api.routes.waterfall_models import WaterfallModel
 from rota.core.task import RunStatus, TaskStatus, Want
 
 __all__ = ["BulkAnswer", "Confirmed", "IdentityModel", "RunModel", "RunWithDetailsModel", "TaskModel"]
@@ -126,9 +127,10 @@ class DetailsModel(AnswerModel):
 
 
 class RunWithDetailsModel(RunModel):
-    """A run with what it has left, if that is anything."""
+    """A run with what it has left, if that is anything, and where the time of all attempts at its work went."""
 
     details: DetailsModel | None
+    waterfall: WaterfallModel
 
 
 class Confirmed(RequestModel):

@@ -1,4 +1,4 @@
-"""The run log, and one run of it."""
+"""The run log."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import asyncio
 import shlex
 from itertools import chain
 
-from rota.api.paths import KeyInPath
 from rota.app.views import choice
 from rota.core.task import RunStatus
 from rota.dashboard.pages.lists import PAGE_SIZE, type_names
 from rota.dashboard.view import Page, View
-from rota.errors import UnknownRun
 from rota.stores.base import RunQuery
 
-__all__ = ["one", "show"]
+__all__ = ["show"]
 
 
 async def show(view: View) -> Page:
@@ -54,12 +52,3 @@ def _command(query: RunQuery) -> str:
     said = {"type": query.task_type, **_given(query)}
     options = [[f"--{name}", value] for name, value in said.items() if value is not None]
     return shlex.join(["rota", "run", "ls", *chain.from_iterable(options)])
-
-
-async def one(view: View, run_id: KeyInPath) -> Page:
-    store = await view.store()
-    page = await store.runs(RunQuery(run_id=run_id, limit=1))
-    if not page.items:
-        raise UnknownRun(f"There is no run {run_id!r}. The run log is kept for a limited time.")
-    run = page.items[0]
-    return Page("run.html", f"Run {run.run_id}", {"run": run}, within="runs")

@@ -1,29 +1,41 @@
-"""One task: its state, why it waits, what ran, what it carries, and what can be done to it."""
+"""One task: its state, why it waits, where its time went, what each attempt left, and what can be done to it."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
-
-from markupsafe import Markup
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rota.api.paths import KeyInPath, quote_key
-from rota.clock import Instant
+from rota.app.as_test import as_test, import_of
+from rota.app.course import Course, course_of_task
+from rota.app.related import kin_of
 from rota.core.lifecycle import TABLE
+from rota.core.run_details import RunDetails
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
-from rota.dashboard import actions, words
-from rota.dashboard.charts import Mark, timeline
+from rota.dashboard import actions
 from rota.dashboard.view import Page, View
+from rota.dashboard.waterfall import drawn
 from rota.errors import RotaError, StoreError, UnknownTask
 from rota.keys import GLOBAL_KEY, shown_key
-from rota.stores.base import RunQuery
+from rota.stores.base import DETAILED_RUNS
 
-__all__ = ["drawn_runs", "identity_of", "show"]
+__all__ = ["identity_of", "show"]
 
-LATEST_RUNS = 30
 LANES = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.COMPLETED)
 ASIDE = (TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt and what it has left; without a record while it runs."""
+
+    token: int
+    number: int
+    run: RunRecord | None
+    details: RunDetails | None
+    instance: str | None
 
 
 async def identity_of(view: View, task_type: str, key: str) -> tuple[Identity, Task]:
@@ -40,24 +52,26 @@ async def identity_of(view: View, task_type: str, key: str) -> tuple[Identity, T
 
 async def show(view: View, task_type: str, key: KeyInPath) -> Page:
     identity, task = await identity_of(view, task_type, key)
-    store = await view.store()
-    runs, waiting = await asyncio.gather(
-        store.runs(RunQuery(task_type=task_type, key=identity.key, limit=LATEST_RUNS)), _waiting(view, task)
-    )
+    course, waiting = await asyncio.gather(course_of_task(await view.store(), task, view.now), _waiting(view, task))
+    kin = await kin_of(await view.store(), view.app.host.parts.values(), task, course.waterfall, view.now)
     api = f"/api/tasks/{task_type}/{quote_key(identity.key)}"
     return Page(
         "task.html",
         f"{task_type}/{shown_key(identity.key)}",
         {
             "task": task,
-            "runs": runs.items,
-            "more_runs": runs.cursor is not None,
+            "runs": course.runs.items,
+            "more_runs": course.runs.cursor is not None,
             "waiting": waiting,
             "actions": actions.of_task(task),
-            "chart": drawn_runs(view, task, runs.items),
+            "again": actions.again(task),
+            "fall": drawn(view, course.waterfall.with_others(kin.rows)),
+            "kin": kin,
+            "attempts": list(_attempts(task, course)),
             "lanes": LANES,
             "aside": ASIDE,
             "events_here": [transition.value for transition in Transition if task.status in TABLE[transition]],
+            "test": as_test(task, task, task.payload, import_of(view.app, task.task_type)),
             "commands": [
                 (f"rota task show {_arguments(identity)}", view.call("GET", api)),
                 (f"rota task explain {_arguments(identity)}", view.call("GET", f"{api}/explain")),
@@ -85,28 +99,13 @@ async def _waiting(view: View, task: Task) -> dict[str, object] | None:
         return {"summary": str(error), "reasons": [], "position": None, "estimate_ms": None}
 
 
-def drawn_runs(view: View, task: Task, runs: Sequence[RunRecord]) -> Markup:
-    """When it waited and when it ran, from the first thing known of it until now or until it is due."""
-    first = min([task.created_at, *(run.started_at for run in runs)])
-    if len(runs) > 1:  # a long silence before the oldest known run would squeeze everything else
-        first = max(first, min(run.started_at for run in runs) - (view.now - min(r.started_at for r in runs)) // 20)
-    last = max(view.now, task.scheduled_at if task.status is TaskStatus.PENDING else view.now)
-    marks = [_mark(view, run) for run in reversed(runs)]
-    if task.status is TaskStatus.RUNNING and task.claimed_at is not None:
-        marks.append(Mark(task.claimed_at, view.now, "running", f"running since {view.clock(task.claimed_at)}"))
-    if task.status is TaskStatus.PENDING:
-        since = max([task.created_at, *(run.started_at + run.duration_ms for run in runs)])
-        marks.insert(0, Mark(since, _end(task, view.now), "wait", f"waits until {view.clock(task.scheduled_at)}"))
-    label = f"{words.count(len(runs), 'run')} between {view.clock(first)} and {view.clock(last)}"
-    return timeline(marks, first, last, label)
+def _attempts(task: Task, course: Course) -> Iterable[Attempt]:
+    """The one under way and the latest ones that are over, newest first; what is older has left nothing any more."""
+    if task.status is TaskStatus.RUNNING:
+        yield Attempt(task.token, task.attempt, None, course.details.get(task.token), task.instance)
+    for run in _begun(course.runs.items):
+        yield Attempt(run.token, run.attempt, run, course.details.get(run.token), run.instance)
 
 
-def _end(task: Task, now: Instant) -> Instant:
-    return max(task.scheduled_at, now)
-
-
-def _mark(view: View, run: RunRecord) -> Mark:
-    said = f"{run.status}{'' if run.reason is None else f' ({run.reason})'}, {words.span(run.duration_ms)}"
-    return Mark(
-        run.started_at, run.started_at + run.duration_ms, run.status.value, f"{view.clock(run.started_at)}: {said}"
-    )
+def _begun(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    return [run for run in runs if run.token][:DETAILED_RUNS]
