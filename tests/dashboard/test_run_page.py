@@ -107,6 +107,7 @@ async def test_a_failing_handler_of_another_process_is_followed_and_run_again(
         second = page.locator("details.attempt").filter(has_text="Attempt 2")
         await expect(second.locator("[aria-label=Traceback]")).to_contain_text("PaymentError: card was declined")
         await expect(second).to_contain_text("process ")
+        await expect(page.get_by_role("button", name="Run again", exact=True)).to_be_visible()
         assert await was_not_reloaded(page)
         assert SECRET not in await page.content()
 
