@@ -277,6 +277,14 @@ class Part:
         """What runs beside every worker of a process that has it at work."""
         return ()
 
+    def duties_until_idle(self, context: DutyContext) -> Sequence[Duty[Any]]:
+        """Those without which `run_until_idle` would leave something that is due: they run beside it."""
+        return ()
+
+    async def count_open(self) -> int:
+        """How much of what is due the duties beside `run_until_idle` have not done yet."""
+        return 0
+
     def alert_kinds(self) -> Sequence[MeasuredKind]:
         """What rules under `alerts` can look at because of it. Asked for before there is a host, too, since it decides
         which rules a configuration may have; measured where the rules are looked at."""

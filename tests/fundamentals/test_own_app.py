@@ -227,3 +227,44 @@ class TestWhatAFailureShows:
     async def test_a_task_that_was_not_run(self, rota_use: Use) -> None:
         with pytest.raises(AssertionError, match="was not run"):
             await run_task(rota_use(own_program.app), "charge_card", delay="1h")
+
+
+class TestEventsAndBatches:
+    """Consumers and agents are duties beside a worker: `run_until_idle` has them, too."""
+
+    async def test_an_event_is_handled(self, rota_use: Use) -> None:
+        app = rota_use(own_program.app)
+        await (await app.events()).outbox.publish(created("o1"), created("o2"))
+        await app.run_until_idle()
+        assert own_program.billed == [{"total": 12}, {"total": 12}]
+        await app.run_until_idle()
+        assert len(own_program.billed) == 2
+
+    async def test_one_that_fails_waits_for_the_clock(self, rota_use: Use, rota_clock: FakeClock) -> None:
+        app = rota_use(own_program.app)
+        tried: list[str] = []
+
+        @app.consumer("Shop.Order.Confirmed")
+        async def ship(event: Event) -> None:  # pyright: ignore[reportUnusedFunction] -- the app has it
+            tried.append(event.aggregate_id)
+            if len(tried) == 1:
+                raise ConnectionError("carrier")
+            await own_program.charge_card.schedule({"amount": 1}, key=event.event_id)
+
+        await (await app.events()).outbox.publish(confirmed("o1"))
+        await app.run_until_idle()
+        assert tried == ["o1"]
+        rota_clock.advance("1m")
+        # What it has made due is run as well.
+        assert await app.run_until_idle() == 1
+        assert tried == ["o1", "o1"]
+
+    async def test_a_batch_is_made(self, rota_use: Use) -> None:
+        app = rota_use(own_program.app)
+        batch = await app.batches.start("recipe", 7, style="hot")
+        assert await app.run_until_idle() >= 1
+        assert [item.name async for item in batch] == [f"hot soup {number}" for number in range(7)]
+
+
+def created(order: str) -> Event:
+    return Event("Shop.Order.Created", aggregate_id=order, payload={"total": 12})

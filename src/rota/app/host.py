@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rota.app.background import Background
 from rota.app.connection import Connection
+from rota.app.duties import run_with_duties
 from rota.app.known_types import KnownTypes
 from rota.app.manual_claims import ManualClaims
 from rota.app.own_database import OwnDatabase
@@ -316,11 +317,12 @@ class Host:
             await run_until_signalled(self.background.make_worker(store), timeout)
 
     async def run_until_idle(self) -> int:
-        """Work off everything that is due, with the follow-ups that become due by it; how many runs that were."""
+        """Work off everything that is due, with the follow-ups that become due by it; how many runs that were. Events
+        that the consumers of this process are for are handled, too, if their bus is the local one."""
         if not self._may_work():
             return 0
         async with self.connection.held() as store:
-            return await self.make_worker(store).run_until_idle()
+            return await run_with_duties(self, lambda: self.make_worker(store).run_until_idle())
 
     def health(self) -> Health:
         """Whether the worker of this process can do its work now, and if not, why."""

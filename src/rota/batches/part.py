@@ -160,6 +160,9 @@ class BatchesPart(Part):
         settings = KeeperSettings(call_timeout_ms=config.call_timeout_ms, retention_ms=config.retention_ms)
         return [Keeper(self.work_if_wanted, context, settings, self.open_gates)]
 
+    def duties_until_idle(self, context: DutyContext) -> Sequence[Duty[Any]]:
+        return self.duties(context) if self.is_installed else ()
+
     def alert_kinds(self) -> Sequence[MeasuredKind]:
         from rota.batches.alert_kinds import ALERT_KINDS
 

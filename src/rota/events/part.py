@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from rota.config.urls import scheme_of
 from rota.events.section import EVENTS_SECTION
 from rota.part import Attention, CheckResult, MeasuredKind, Part
 from rota.runtime.duty import Duty, DutyContext
@@ -65,20 +66,42 @@ class EventsPart(Part):
             self.host.before_closing.remove(self._close)
 
     def duties(self, context: DutyContext) -> Sequence[Duty[Any]]:
-        from rota.events.consuming import make_duties
         from rota.events.pruning import EventPruner
         from rota.events.relay import Relay
         from rota.events.setup import make_callback_duty
 
-        lease_ms = self.host.config.lease_ms
-        relay = Relay(self.events_if_wanted, context, lease_ms=lease_ms)
-        consuming = [
-            duty
-            for consumer in (self.consumers if context.runs_handlers else ())
-            for duty in make_duties(consumer, self.events_if_wanted, context, lease_ms=lease_ms)
-        ]
+        relay = Relay(self.events_if_wanted, context, lease_ms=self.host.config.lease_ms)
+        consuming = self._consuming(context) if context.runs_handlers else ()
         callbacks = make_callback_duty(self.events_if_wanted, self.host.config, context)
         return [relay, *consuming, callbacks, EventPruner(self.events_if_wanted, context)]
+
+    def duties_until_idle(self, context: DutyContext) -> Sequence[Duty[Any]]:
+        from rota.events.relay import Relay
+
+        if not self._is_asked_until_idle:
+            return ()
+        return [Relay(self.events, context, lease_ms=self.host.config.lease_ms), *self._consuming(context)]
+
+    async def count_open(self) -> int:
+        from rota.events.open_events import count_open
+
+        if not self._is_asked_until_idle:
+            return 0
+        database = (await self.events()).database
+        now = await database.now()
+        return await database.read(lambda connection: count_open(connection, self.consumers, now))
+
+    @property
+    def _is_asked_until_idle(self) -> bool:
+        """On other buses nobody knows when all of it has come."""
+        return len(self.consumers) > 0 and scheme_of(self.host.config.bus_url) == "local"
+
+    def _consuming(self, context: DutyContext) -> list[Duty[Any]]:
+        from rota.events.consuming import make_duties
+
+        lease_ms = self.host.config.lease_ms
+        made = (make_duties(one, self.events_if_wanted, context, lease_ms=lease_ms) for one in self.consumers)
+        return [duty for duties in made for duty in duties]
 
     def alert_kinds(self) -> Sequence[MeasuredKind]:
         from rota.events.alert_kinds import ALERT_KINDS
