@@ -147,6 +147,9 @@ async def test_an_open_gate_hands_its_data_on(
         row = await the_run(agents, made)
         assert (row["status"], row["result"]) == ("success", result)
         assert [path.name for path in (groups_dir / "family").iterdir()] == ["current_tasks.json"]
+        left = await app.run_details((await app.runs("agent", key=made.id)).items[0])
+        assert left is not None
+        assert [(step.name, step.error) for step in left.steps] == [("gate", None), ("agent", None)]
 
 
 @pytest.mark.parametrize(

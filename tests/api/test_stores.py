@@ -27,9 +27,10 @@ async def a_tour(stage: Stage) -> None:
     put = await stage.operator.put("/api/schedules/job/s", json={"cron": "0 9 * * *", "owner": "ann"})
     assert put.status_code == 200
     await stage.app.run_until_idle()
-    assert [run["status"] for run in (await stage.viewer.get("/api/runs?task_type=broken")).json()["items"]] == [
-        "error"
-    ]
+    (failed,) = (await stage.viewer.get("/api/runs?task_type=broken")).json()["items"]
+    run = (await stage.viewer.get(f"/api/runs/{failed['run_id']}")).json()
+    assert (run["status"], run["waterfall"]["rows"][-1]["outcome"]) == ("error", "failed")
+    assert run["details"]["traceback"].startswith("Traceback")
     assert (await stage.viewer.get("/api/dead-letters")).json()["items"][0]["key"] == "d"
     redriven = await stage.operator.post("/api/dead-letters/redrive", json={"all": True, "expected": 1})
     assert redriven.json()["changed"] == 1
