@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+from rota.app.declarations import tell
 from rota.app.registry import Registry
 from rota.core.task_type import TaskType, did_you_mean
 from rota.errors import InvalidConfig
@@ -68,6 +69,7 @@ class KnownTypes:
         names, self._registry.undeclared = self._registry.undeclared, set()
         try:
             self._learn(await declare(store, [self._registry.types[name] for name in sorted(names)]))
+            await tell(store, {name: self._registry.declaration(name) for name in sorted(names)})
         except BaseException:
             self._registry.undeclared |= names
             raise
@@ -86,6 +88,7 @@ class KnownTypes:
         forgotten = [task_type for name, task_type in sorted(wanted.items()) if name not in known]
         if forgotten:
             await declare(store, forgotten)
+            await tell(store, {each.name: self._registry.declaration(each.name) for each in forgotten})
             log.warning(
                 "types declared",
                 reason="the store did not know them",

@@ -22,7 +22,7 @@ from rota.app.schedules import ScheduleSettings
 from rota.app.views import is_filtered
 from rota.clock import Instant
 from rota.config.urls import masked
-from rota.core.outcome import Answer, ScheduleOutcome
+from rota.core.outcome import Answer, ScheduleOutcome, Touched
 from rota.core.run_details import decode_details
 from rota.core.task import Identity, RunRecord, Task, TaskStatus, Transition
 from rota.errors import CountChanged, IllegalTransition, InvalidInput, UnknownTask
@@ -112,6 +112,16 @@ class Operator(Actor):
             receipt = await self._app.schedule(task_type, payload, **options)
             note.after = receipt.to_dict()
         return receipt
+
+    async def touch(
+        self, task_type: str, user_id: str, device_id: str | None = None, agent_id: str | None = None
+    ) -> Touched:
+        """Say that a user was active, as an application does: to try what becomes of it."""
+        self.need(Role.OPERATOR, "touch a user's task")
+        async with self.recording("task.touch", task_type) as note:
+            touched = await self._app.host.touch(task_type, user_id, device_id, agent_id)
+            note.after = {"user_id": user_id, "outcome": str(touched.outcome)}
+        return touched
 
     # --- many tasks ---
 

@@ -34,6 +34,7 @@ __all__ = [
     "Queues",
     "TypeView",
     "failures",
+    "minutes_of",
     "monitoring",
     "overview",
     "queues",
@@ -195,7 +196,7 @@ async def overview(app: Rota, minutes: int = 60) -> Overview:
     return Overview(
         now=now,
         minutes=minutes,
-        per_minute=tuple(_minutes(slices, since_at, minutes)),
+        per_minute=tuple(minutes_of(slices, since_at, minutes)),
         types=tuple(
             _type_view(record, counts.get(name, Counts()), heads.get(name), by_type.get(name, []), now)
             for record in records
@@ -208,7 +209,8 @@ async def overview(app: Rota, minutes: int = 60) -> Overview:
     )
 
 
-def _minutes(slices: Sequence[Slice], since_at: Instant, minutes: int) -> Iterable[MinuteView]:
+def minutes_of(slices: Sequence[Slice], since_at: Instant, minutes: int) -> Iterable[MinuteView]:
+    """What ran in each of so many minutes, oldest first and without a hole."""
     by_start = _by(slices, lambda piece: piece.start_at)
     for start_at in range(since_at, since_at + minutes * MINUTE, MINUTE):
         found = by_start.get(start_at, [])

@@ -7,6 +7,7 @@ to the code, because the handler is written for it: a configuration that says ot
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, cast
@@ -19,6 +20,7 @@ from rota.clock import SECOND
 from rota.config import Config, read_config
 from rota.config.model import TASKS
 from rota.config.section import option_checks
+from rota.core.declaration import Declaration
 from rota.core.task_type import (
     OptionCheck,
     RateLimit,
@@ -32,6 +34,7 @@ from rota.core.task_type import (
 from rota.errors import InvalidConfig, InvalidInput
 from rota.keys import check_task_type
 from rota.runtime.handler import Handler, HandlerFunction, make_handler
+from rota.runtime.signature import takes_of
 
 __all__ = ["Registry"]
 
@@ -95,6 +98,32 @@ class Registry:
         if mode is not None:
             self._set_mode(name, _trigger_mode(name, mode))
         self.handlers[name] = handler
+
+    def declaration(self, name: str) -> Declaration:
+        """What this process can tell of a type beside its settings."""
+        handler = self.handlers.get(name)
+        takes = None if handler is None else takes_of(handler)
+        return Declaration(takes=takes, sources=self._sources(name), by=socket.gethostname()[:255])
+
+    def _sources(self, name: str) -> dict[str, str]:
+        """Where the settings of a type come from that are no defaults."""
+        known, plain = self.types[name], TaskType(name=name)
+        where = f"{TASKS}.{name}"
+        given = {
+            path.removeprefix(f"{where}."): source
+            for path, source in self._config.sources.items()
+            if path.startswith(f"{where}.")
+        }
+        in_code = {
+            setting_name(field): "code"
+            for field in TaskType.__struct_fields__
+            if field not in ("name", "options") and getattr(known, field) != getattr(plain, field)
+        }
+        if name in self._modes:
+            in_code["trigger_mode"] = "code"
+        # Of a setting with pieces, like `retry`, those that are configured win over the code's.
+        of_pieces = {path.partition(".")[0]: source for path, source in given.items()}
+        return {**in_code, **dict.fromkeys(known.options, "code"), **of_pieces}
 
     def servable(self) -> dict[str, Handler]:
         """The handlers whose type is known."""

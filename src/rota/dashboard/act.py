@@ -10,12 +10,14 @@ from fastapi.responses import Response
 
 from rota.access import Role
 from rota.app.again import SAME
+from rota.app.declarations import declaration_of
 from rota.app.operator import Counted, Done
 from rota.app.views import SWITCHES, choice, task_query
 from rota.clock import parse_duration
+from rota.core.outcome import ScheduleOutcome, TouchOutcome
 from rota.core.task import Identity, Transition
 from rota.core.task_type import did_you_mean
-from rota.dashboard import actions, words
+from rota.dashboard import actions, run_once, words
 from rota.dashboard.forms import Form, json_value, read_identity, whole_number
 from rota.dashboard.pages import dead_letters, schedules, system
 from rota.dashboard.preferences import COOKIES
@@ -237,6 +239,37 @@ _BUCKETS: Final = {"rate_limit": ("rate", "burst"), "start_limit": ("start_rate"
 """The two fields of each bucket."""
 
 
+async def _run_once(view: View, form: Form) -> Response:
+    """Try a type: make one task of it, or say that a user was active."""
+    task_type = form.need("type")
+    store = await view.store()
+    takes = (await declaration_of(store, task_type)).takes
+    payload = run_once.payload_of(form, takes, view.timezone, view.now)
+    options = run_once.options_of(form, view.timezone, view.now)
+    is_touch = form.get("how") == "touch"
+    if is_touch or (takes is not None and "user_id" in takes.ids):
+        form.require("user_id")
+    form.check()
+    if is_touch:
+        return await _touched(view, form, task_type)
+    receipt = await view.operator.schedule(task_type, payload, **options)
+    name = f"{task_type}/{shown_key(receipt.key)}"
+    said = (
+        f"{name} is made." if receipt.outcome is ScheduleOutcome.CREATED else f"{name} is there already: it was kept."
+    )
+    return view.back(said, view.task_url(task_type, receipt.key))
+
+
+async def _touched(view: View, form: Form, task_type: str) -> Response:
+    ids = (form.need("user_id"), form.get("device_id"), form.get("agent_id"))
+    touched = await view.operator.touch(task_type, *ids)
+    if touched.outcome is TouchOutcome.DISABLED:
+        raise InvalidInput(f"{task_type} takes no activity on: it is off or drained.")
+    said = f"The activity of {ids[0]} was taken: {touched.outcome}."
+    (task,) = await (await view.store()).get([Identity(task_type, view.app.host.keys.build_key(*ids))])
+    return view.back(said, view.url(f"/types/{task_type}") if task is None else view.identity_url(task.identity))
+
+
 async def _limits(view: View, form: Form) -> Response:
     """An empty field takes the override back."""
     task_type = form.need("type")
@@ -337,6 +370,7 @@ ACTS: Final = (
     ("/act/schedule/set", _upsert, Role.OPERATOR),
     ("/act/type", _type, Role.OPERATOR),
     ("/act/type/limits", _limits, Role.OPERATOR),
+    ("/act/type/run", _run_once, Role.OPERATOR),
     ("/act/user/erase", _erase, Role.ADMIN),
     ("/act/token/add", _add_token, Role.ADMIN),
     ("/act/token/revoke", _revoke_token, Role.ADMIN),

@@ -55,3 +55,5 @@ class Pages:
     acts: tuple[tuple[str, Act, Role], ...] = ()
     templates: str | None = None
     schedules: KeepsSchedules | None = None
+    made_by: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types whose tasks nobody makes by hand, each with the command that makes one in the part's own way."""

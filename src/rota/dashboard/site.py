@@ -74,6 +74,8 @@ def create_site(service: Service) -> SiteRoutes:
         [pages.templates for pages in added if pages.templates is not None],
     )
     site.kept_schedules = [pages.schedules for pages in added if pages.schedules is not None]
+    for pages in added:
+        site.made_by.update(pages.made_by)
     service.problem_page = _problem_page(site)
     first = _router()
     _add_page(first, site, "/", overview.show, Role.VIEWER)

@@ -83,6 +83,8 @@ class Site:
         self._templates = _environment(packages)
         self.kept_schedules: list[KeepsSchedules] = []
         """The parts that know more about some schedules."""
+        self.made_by: dict[str, str] = {}
+        """Types whose tasks nobody makes by hand, each with the command that makes one."""
 
     def render(self, view: View, page: Page) -> Response:
         """The whole page, or the regions that were asked for."""

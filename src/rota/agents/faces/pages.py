@@ -231,4 +231,5 @@ PAGES: Final = Pages(
     acts=(("/act/agent", carry_out, Role.OPERATOR), ("/act/agent/switch", throw, Role.OPERATOR)),
     templates="rota.agents.faces",
     schedules=_AgentSchedules(),
+    made_by={AGENT: "rota agent add"},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
@@ -16,10 +17,14 @@ from rota.api.models import AnswerModel, Json, RequestModel
 from rota.api.paths import TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
+from rota.app.declarations import declaration_of
 from rota.app.views import alive, settings_of, trigger_words
 from rota.clock import Instant
+from rota.core.declaration import Field as TakenField
+from rota.core.declaration import FieldKind, Takes
 from rota.core.task_type import RateLimit, did_you_mean
 from rota.errors import UnknownTaskType
+from rota.masking import masker
 from rota.stores.base import Counts, Instance, TypeRecord
 
 __all__ = ["acting", "router"]
@@ -81,6 +86,37 @@ class TypeModel(AnswerModel):
     """The instances that have a handler for it."""
 
 
+class FieldModel(AnswerModel):
+    """One value that a handler takes."""
+
+    name: str
+    kind: FieldKind
+    required: bool
+    default: Json
+    choices: list[str | int | bool]
+    says: str
+    """The annotation, as the program has it."""
+
+
+class TakesModel(AnswerModel):
+    """What a handler takes: whose task it is, and the payload."""
+
+    ids: list[str]
+    """Of user_id, device_id and agent_id those that it asks for."""
+    payload: FieldModel | None
+    """null: it takes none."""
+    fields: list[FieldModel] | None
+    """What the payload consists of, where its annotation tells."""
+
+
+class TypeWithTakesModel(TypeModel):
+    """A type, and what its handler takes as far as somebody has told."""
+
+    takes: TakesModel | None
+    sources: dict[str, str]
+    """Where each setting comes from that is no default, as the last instance has told."""
+
+
 class TypesModel(AnswerModel):
     """Every type that the store knows."""
 
@@ -93,10 +129,26 @@ async def list_types(service: Viewing) -> dict[str, Any]:
     return {"items": await _shapes(service)}
 
 
-@router.get("/types/{task_type}", operation_id="get_type", response_model=TypeModel)
+@router.get("/types/{task_type}", operation_id="get_type", response_model=TypeWithTakesModel)
 async def get_type(service: Viewing, task_type: TypeInPath) -> dict[str, object]:
-    """One type."""
-    return await _shape(service, task_type)
+    """One type, with what its handler takes."""
+    shape = await _shape(service, task_type)
+    told = await declaration_of(await service.app.store(), task_type)
+    return {**shape, "takes": None if told.takes is None else _takes_shape(told.takes), "sources": dict(told.sources)}
+
+
+def _takes_shape(takes: Takes) -> dict[str, object]:
+    fields = None if takes.fields is None else [_field_shape(field) for field in takes.fields]
+    return {
+        "ids": list(takes.ids),
+        "payload": None if takes.payload is None else _field_shape(takes.payload),
+        "fields": fields,
+    }
+
+
+def _field_shape(field: TakenField) -> dict[str, object]:
+    default: object = None if field.default is None else masker().value(json.loads(field.default), field.name)
+    return {**msgspec.structs.asdict(field), "choices": list(field.choices), "default": default}
 
 
 @acting.patch("/types/{task_type}", operation_id="change_type", response_model=TypeModel)

@@ -325,4 +325,5 @@ PAGES: Final = Pages(
         ("/act/batch/restore", restored, Role.ADMIN),
     ),
     templates="rota.batches.faces",
+    made_by={DETAIL_BATCH: EXAMPLE},
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from markupsafe import Markup
-
-from rota.app.overview import MinuteView, Overview, overview
-from rota.clock import Instant, Millis
+from rota.app.overview import Overview, overview
+from rota.clock import Instant
 from rota.dashboard import actions, words
-from rota.dashboard.charts import Stack, bars, lines, log_height, nice_top, powers_up_to
+from rota.dashboard.charts import nice_top, powers_up_to
+from rota.dashboard.over_time import columns_of, lateness, per_column, throughput, worst
 from rota.dashboard.pages.failures import rows_of
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput
@@ -21,7 +20,6 @@ __all__ = ["show"]
 
 WINDOWS: Final = (30, 60, 180, 720)
 """Minutes to choose from."""
-MOST_COLUMNS: Final = 60
 MOST_FAILURES: Final = 6
 
 
@@ -31,9 +29,9 @@ async def show(view: View) -> Page:
     seen, records, attention, failures = await asyncio.gather(
         overview(view.app, minutes), view.app.types(), view.app.host.attention(), store.failures()
     )
-    columns = _columns(seen.per_minute)
+    columns = columns_of(seen.per_minute)
     top = nice_top(max([1, *(success + failed + aside for _, success, failed, aside, *_ in columns)]))
-    powers = powers_up_to(_worst(column[5] for column in columns))
+    powers = powers_up_to(worst(column[5] for column in columns))
     return Page(
         "overview.html",
         "Overview",
@@ -45,10 +43,10 @@ async def show(view: View) -> Page:
             "attention": attention,
             "actions_of": {record.task_type.name: actions.of_type(record) for record in records},
             "records": {record.task_type.name: record for record in records},
-            "throughput": _throughput(view, columns, top),
-            "per_column": _per_column(-(-minutes // len(columns))),
+            "throughput": throughput(view, columns, top),
+            "per_column": per_column(-(-minutes // len(columns))),
             "top": top,
-            "lateness": _lateness(view, columns, powers),
+            "lateness": lateness(view, columns, powers),
             "late_axis": [words.span(10**power) for power in range(powers, -1, -1)],
             "first_at": columns[0][0],
             "failures": rows_of(view, _latest(failures, view.now)),
@@ -68,63 +66,9 @@ def _minutes(given: str | None) -> int:
     return int(given)
 
 
-_Column = tuple[int, int, int, int, Millis | None, Millis | None]
-
-
-def _columns(per_minute: Sequence[MinuteView]) -> list[_Column]:
-    """At most so many columns as can be told apart: minutes are put together if there are more."""
-    step = -(-len(per_minute) // MOST_COLUMNS)
-    groups = [per_minute[start : start + step] for start in range(0, len(per_minute), step)]
-    return [
-        (
-            group[0].start_at,
-            sum(minute.success for minute in group),
-            sum(minute.failed for minute in group),
-            sum(minute.set_aside for minute in group),
-            _worst(minute.late_p50_ms for minute in group),
-            _worst(minute.late_p99_ms for minute in group),
-        )
-        for group in groups
-    ]
-
-
 def _latest(failures: Sequence[Failures], now: Instant) -> list[Failures]:
     """Groups that somebody wants to hear of, the one seen last first."""
     return [found for found in failures if not found.group.is_muted(now)][:MOST_FAILURES]
-
-
-def _per_column(minutes: int) -> str:
-    return "per minute" if minutes == 1 else f"per {minutes} minutes"
-
-
-def _worst(values: Iterable[Millis | None]) -> Millis | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _throughput(view: View, columns: Sequence[_Column], top: int) -> Markup:
-    stacks = [
-        Stack(
-            (("success", success), ("error", failed), ("aside", aside)),
-            f"{view.clock(at)}: {success:,} succeeded, {failed:,} failed, {aside:,} cancelled or discarded",
-        )
-        for at, success, failed, aside, _, _ in columns
-    ]
-    total = sum(success + failed + aside for _, success, failed, aside, _, _ in columns)
-    return bars(stacks, top, f"runs over time, {total:,} in all")
-
-
-def _lateness(view: View, columns: Sequence[_Column], powers: int) -> Markup:
-    said = [
-        f"{view.clock(at)}: half within {words.span(p50)}, 99 of 100 within {words.span(p99)}"
-        if p99 is not None
-        else f"{view.clock(at)}: nothing ran"
-        for at, *_, p50, p99 in columns
-    ]
-    series = [
-        (kind, [None if column[place] is None else log_height(column[place], powers) for column in columns])
-        for kind, place in (("p99", 5), ("p50", 4))
-    ]
-    return lines(series, said, "lateness over time")
 
 
 def _health(seen: Overview) -> list[tuple[str, str]]:
