@@ -299,7 +299,7 @@ async def test_keys(chromium: Browser, service: Stage) -> None:
 
 async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, service: Stage) -> None:
     await service.app.freeze("parked")
-    await service.app.schedule("parked", {"secret": "of the heart"}, key="private")
+    await service.app.schedule("parked", {"matter": "of the heart"}, key="private")
     async with signed_in(chromium, service) as seen:
         page = await _open(seen, service.url + "/tasks/parked/private")
         await expect(page.locator("pre")).to_contain_text("of the heart")
