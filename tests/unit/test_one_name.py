@@ -19,6 +19,7 @@ from rota.app.settings import load_config
 from rota.batches.faces.models import StartBatchRequest
 from rota.batches.section import BATCHES_SECTION
 from rota.batches.service import Batches
+from rota.cli import main
 from rota.cli import schedules as schedule_commands
 from rota.cli import tasks as task_commands
 from rota.core.task_type import TaskType, setting_name
@@ -71,3 +72,9 @@ def test_older_names_are_taken() -> None:
     assert BATCHES_SECTION.of(config).owner_items_per_minute == 30
     assert "owner_items_per_minute" in " ".join(config.warnings)
     Rota({"store": "memory://"}).cron("0 9 * * *", tz="Europe/Berlin")(test_older_names_are_taken)
+
+
+@pytest.mark.parametrize("name", ["--timezone", "--tz"])
+def test_the_short_name_of_a_zone_on_the_command_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "explain", "0 9 * * *", name, "Asia/Tokyo"]) == 0
+    assert "Asia/Tokyo" in capsys.readouterr().out
