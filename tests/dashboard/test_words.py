@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -14,19 +14,21 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 import rota.dashboard
+from rota.app.waterfall import Phase, Row, Stretch, Waterfall
 from rota.cli.later import loaded
 from rota.cli.root import root
 from rota.clock import DAY, HOUR, MINUTE, SECOND
 from rota.core.task import Identity, Task, TaskStatus, Transition, Want
 from rota.core.task_type import TaskType
 from rota.dashboard import actions, words
-from rota.dashboard.charts import Bar, Mark, Stack, bars, lines, log_height, nice_top, powers_up_to, spark, timeline
+from rota.dashboard.charts import Bar, Stack, bars, lines, log_height, nice_top, powers_up_to, spark
 from rota.dashboard.forms import read_identity, written
 from rota.dashboard.navigation import PAGES
 from rota.dashboard.pages.system import COMMANDS
 from rota.dashboard.pages.tasks import BULK
 from rota.dashboard.preferences import Preferences
-from rota.dashboard.view import safe_back
+from rota.dashboard.view import View, safe_back
+from rota.dashboard.waterfall import drawn as laid_out
 from rota.errors import InvalidInput
 from rota.stores.base import Overrides, TaskQuery, TypeRecord
 
@@ -135,19 +137,40 @@ def test_what_a_chart_says_is_escaped() -> None:
     for drawn in (
         bars([Stack((("success", 1),), evil)], 1, evil),
         spark([Bar("success", 0.5, evil)], 30, evil),
-        timeline([Mark(0, 5, "success", evil)], 0, 10, evil),
         lines([("p50", [0.5])], [evil], evil),
     ):
         assert "<script>" not in drawn
         assert any(shape.text == evil for shape in _shapes(drawn))
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), max_size=30))
-def test_every_run_is_seen_on_the_timeline(spans: list[tuple[int, int]]) -> None:
-    marks = [Mark(start, start + length, "success", "x") for start, length in spans]
-    drawn = [shape for shape in _shapes(timeline(marks, 0, 10**6, "x")) if shape.get("class") == "success"]
-    assert len(drawn) == len(spans)
-    assert all(float(shape.get("width", "0")) >= 3 and float(shape.get("x", "-1")) >= 0 for shape in drawn)
+class Eyes:
+    """As much of a view as a waterfall needs."""
+
+    def url(self, path: str) -> str:
+        return path
+
+    def clock(self, at: int) -> str:
+        return f"at {at}"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=30), st.integers(0, 10**7)
+)
+def test_every_stretch_is_seen_in_the_waterfall(spans: list[tuple[int, int]], now: int) -> None:
+    evil = "<script>alert(1)</script>"
+    rows = tuple(
+        Row("attempt", evil, "success", (Stretch(Phase.WORKING, start, start + length),), reason=evil)
+        for start, length in spans
+    )
+    from_at, to_at = min(start for start, _ in spans), max(start + length for start, length in spans) + 1
+    fall = laid_out(cast("View", Eyes()), Waterfall(from_at, to_at, now, False, rows))
+    for each in fall.rows:
+        (bar,) = [shape for shape in _shapes(each.chart) if shape.get("class") == "success"]
+        left, wide = (float(bar.get(name, "-1").rstrip("%")) for name in ("x", "width"))
+        assert wide >= 0.4
+        assert 0 <= left <= left + wide <= 100.01
+        assert each.said.endswith(evil)  # the template escapes it
+    assert "<text" in fall.ticks
 
 
 # --- forms, addresses, cookies ---------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from rota.clock import Instant, Millis
+from rota.clock import Millis
 
 __all__ = [
     "Bar",
-    "Mark",
     "Stack",
     "bars",
     "gauge",
@@ -27,7 +26,6 @@ __all__ = [
     "powers_up_to",
     "progress",
     "spark",
-    "timeline",
 ]
 
 _WIDTH: Final = 600
@@ -48,16 +46,6 @@ class Bar:
 
     kind: str
     height: float
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Something on a timeline: from, to, a class, and what it says."""
-
-    start_at: Instant
-    end_at: Instant
-    kind: str
     words: str
 
 
@@ -149,25 +137,6 @@ def spark(runs: Sequence[Bar], places: int, label: str) -> Markup:
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">{}</svg>'
     ).format(width, height, width, height, label, Markup("").join([*blank, *drawn]))
-
-
-def timeline(marks: Sequence[Mark], start_at: Instant, end_at: Instant, label: str) -> Markup:
-    """What happened to one task between two moments; even the shortest mark is wide enough to be seen."""
-    length = max(1, end_at - start_at)
-
-    def place(at: Instant) -> float:
-        return min(1.0, max(0.0, (at - start_at) / length)) * _WIDTH
-
-    drawn: list[Markup] = []
-    for mark in marks:
-        left, right = place(mark.start_at), place(mark.end_at)
-        wide = max(3.0, right - left)
-        left = min(left, _WIDTH - wide)
-        tall = (44, 32) if mark.kind.startswith("wait") else (24, 72)
-        drawn.append(
-            Markup("<g><title>{}</title>{}</g>").format(mark.words, _rect(mark.kind, left, tall[0], wide, tall[1]))
-        )
-    return _svg([_rect("track", 0, 58, _WIDTH, 4), *drawn], label, "timeline")
 
 
 def gauge(value: float, most: float, label: str) -> Markup:
