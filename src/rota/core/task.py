@@ -281,6 +281,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """When this attempt was due; None for a fire that was not run."""
         return self.fire_at if self.due_at is None else self.due_at
 
+    @property
+    def ended_at(self) -> Instant:
+        """When it was written down."""
+        return self.started_at + self.duration_ms
+
 
 class NewTask(Identified, frozen=True, kw_only=True, gc=False):
     """A task to be made. Without a trigger it is due at `scheduled_at`, or `delay_ms` from now by the store's clock.

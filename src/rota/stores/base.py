@@ -22,7 +22,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -75,10 +75,12 @@ __all__ = [
     "RunLeft",
     "RunQuery",
     "RunRef",
+    "RunSort",
     "Snapshot",
     "Store",
     "Taken",
     "TaskQuery",
+    "TaskSort",
     "Tick",
     "TypeRecord",
     "decode_beat",
@@ -262,14 +264,64 @@ class Counts(msgspec.Struct, frozen=True):
     lost_total: int = 0
 
 
+class TaskSort(StrEnum):
+    """What tasks are sorted by; with a minus the other way round. Equal ones go by (type, key)."""
+
+    KEY = "key"
+    """By type and key: the one order that has an end for any number of tasks."""
+    SOONEST = "due"
+    LATEST = "-due"
+    OLDEST = "changed"
+    NEWEST = "-changed"
+    FEWEST_ATTEMPTS = "attempts"
+    MOST_ATTEMPTS = "-attempts"
+
+    @property
+    def field(self) -> Literal["scheduled_at", "updated_at", "attempt"]:
+        """Whose value decides."""
+        return _SORTED_TASKS[self.value.lstrip("-")]
+
+    @property
+    def is_descending(self) -> bool:
+        return self.value.startswith("-")
+
+
+_SORTED_TASKS: Final[Mapping[str, Literal["scheduled_at", "updated_at", "attempt"]]] = {
+    "due": "scheduled_at",
+    "changed": "updated_at",
+    "attempts": "attempt",
+}
+
+
+class RunSort(StrEnum):
+    """What run records are sorted by; with a minus the other way round. Of equal ones the newest goes first."""
+
+    NEWEST = "-ended"
+    """As they were written: the one order that has an end for any number of runs."""
+    SHORTEST = "duration"
+    LONGEST = "-duration"
+    FEWEST_ATTEMPTS = "attempts"
+    MOST_ATTEMPTS = "-attempts"
+
+    @property
+    def field(self) -> Literal["duration_ms", "attempt"]:
+        """Whose value decides, but for the newest."""
+        return "attempt" if self.value.endswith("attempts") else "duration_ms"
+
+    @property
+    def is_descending(self) -> bool:
+        return self.value.startswith("-")
+
+
 class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks to list, in (type, key) order. `cursor` is what the last page ended with.
+    """Which tasks to list, by type and key unless `sort` says otherwise. `cursor` is what the last page ended with.
 
     `schedules` leaves only those with a trigger of their own; the global task of a periodic type is none. `search` is a
     text that the key or the user id contains (upper and lower case differ). `without` leaves out tasks in a state.
 
     One call looks at a bounded number of tasks: a page may hold fewer than `limit`, even none, and yet have a cursor.
-    Only a page without one is the last.
+    Only a page without one is the last. With another order than by key so many are looked at and sorted, and no more:
+    where there are others, the page says so (`Page.looked_at`).
     """
 
     task_type: str | None = None
@@ -281,12 +333,17 @@ class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
     without: TaskStatus | None = None
     failure: str | None = None
     """The group that the last failure belongs to."""
+    since_at: Instant | None = None
+    """Only those that have changed then or later."""
+    until_at: Instant | None = None
+    """Only those that have not changed since."""
+    sort: TaskSort = TaskSort.KEY
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run records to list, newest first.
+    """Which run records to list, newest first unless `sort` says otherwise: then the newest ones, so many, are sorted.
 
     One call looks at a bounded number of records, as with `TaskQuery`: only a page without a cursor is the last.
     """
@@ -298,6 +355,11 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     failure: str | None = None
     """The group that the failure belongs to."""
+    since_at: Instant | None = None
+    """Only those that ended then or later."""
+    until_at: Instant | None = None
+    """Only those that ended before."""
+    sort: RunSort = RunSort.NEWEST
     cursor: str | None = None
     limit: int = DEFAULT_PAGE
 
@@ -403,6 +465,8 @@ class Page(NamedTuple, Generic[T]):
 
     items: list[T]
     cursor: str | None
+    looked_at: int | None = None
+    """How many were looked at and sorted, where there are more than that; None: the order is that of all."""
 
 
 def page_of(found: list[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
@@ -647,7 +711,7 @@ class Store(ABC):
 
     @abstractmethod
     async def find(self, query: TaskQuery) -> Page[Task]:
-        """A page of tasks."""
+        """A page of tasks. What it costs does not depend on how many there are."""
 
     async def find_many(self, asked: Sequence[TaskQuery]) -> list[Page[Task]]:
         """A page of each query, at the price of one call where that can be had. Each is as of now; whether they are of
@@ -656,7 +720,7 @@ class Store(ABC):
 
     @abstractmethod
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
-        """A page of run records, newest first."""
+        """A page of run records. What it costs does not depend on how many there are."""
 
     @abstractmethod
     async def counts(self) -> dict[str, Counts]:

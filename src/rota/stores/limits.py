@@ -30,6 +30,7 @@ from rota.stores.base import (
     RunLeft,
     RunQuery,
     RunRef,
+    RunSort,
     TaskQuery,
 )
 from rota.triggers import decode_trigger
@@ -229,7 +230,7 @@ def check_runs(query: RunQuery) -> None:
     check_page(query.limit)
     if query.run_id is not None and not _is_number(query.run_id):
         raise InvalidInput(f"{query.run_id!r} is no run id. Take one from `rota run ls`.")
-    if query.cursor is not None and not _is_number(query.cursor):
+    if query.sort is RunSort.NEWEST and query.cursor is not None and not _is_number(query.cursor):
         raise InvalidInput(f"The cursor {query.cursor!r} is none of ours. Take it from the last page, unchanged.")
 
 

@@ -39,12 +39,15 @@ from rota.stores.base import (
     RunLeft,
     RunQuery,
     RunRef,
+    RunSort,
     TaskQuery,
+    TaskSort,
     TypeRecord,
     page_of,
 )
-from rota.stores.limits import check_find, check_identity, check_run, check_runs
+from rota.stores.limits import check_cursor, check_find, check_identity, check_run, check_runs
 from rota.stores.queries import tokens_now, unknown_type
+from rota.stores.sorting import Place, place_of_cursor, place_of_run, run_place_of_cursor, sorted_page
 from rota.stores.transaction import Completion, WholeTransaction, Written
 from rota.stores.transactional import TransactionalStore
 from rota.stores.users import belongs_to, is_erasable, is_newer, is_old_run, is_still_running
@@ -517,7 +520,10 @@ class MemoryTransaction:
         return min(MAX_AHEAD, sum(rank(each, aging_ms) < mine for each in line))
 
     def find(self, query: TaskQuery) -> Page[Task]:
-        after = None if query.cursor is None else Identity(*query.cursor.split("/", 1))
+        if query.sort is not TaskSort.KEY:
+            found = ((Place.of(task, query.sort), task) for task in self.tasks.values() if _matches(task, query))
+            return sorted_page(found, place_of_cursor(query), query.limit)
+        after = None if query.cursor is None else check_cursor(query.cursor)
         matching = (
             self.tasks[identity]
             for identity in sorted(self.tasks)
@@ -526,6 +532,9 @@ class MemoryTransaction:
         return page_of(list(islice(matching, query.limit + 1)), query.limit, lambda task: str(task.identity))
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
+        if query.sort is not RunSort.NEWEST:
+            found = ((place_of_run(run, query.sort), run) for run in self.run_log if _run_matches(run, query))
+            return sorted_page(found, run_place_of_cursor(query.cursor), query.limit)
         before = None if query.cursor is None else int(query.cursor)
         matching = (
             run
@@ -552,6 +561,8 @@ def _matches(task: Task, query: TaskQuery) -> bool:
         and (query.without is None or task.status is not query.without)
         and (query.failure is None or task.failure == query.failure)
         and (query.search is None or query.search in task.key or query.search in (task.user_id or ""))
+        and (query.since_at is None or task.updated_at >= query.since_at)
+        and (query.until_at is None or task.updated_at < query.until_at)
     )
 
 
@@ -563,4 +574,6 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
         and (query.user_id is None or run.user_id == query.user_id)
         and (query.run_id is None or run.run_id == query.run_id)
         and (query.failure is None or run.failure == query.failure)
+        and (query.since_at is None or run.ended_at >= query.since_at)
+        and (query.until_at is None or run.ended_at < query.until_at)
     )

@@ -40,7 +40,7 @@ from rota.stores.redis.index import INDEXES
 from rota.stores.redis.scripts import Filtered, Scripts, decode_types, type_commands
 from rota.stores.users import belongs_to
 
-__all__ = ["Queries"]
+__all__ = ["FILTERED", "INDEXES_OF", "Queries", "question_of"]
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ FILTERED = 1_000
 _ASKED_OF_TASKS = ("status", "without", "user_id", "owner", "search", "failure")
 _ASKED_OF_RUNS = ("key", "user_id", "status", "failure")
 
-_INDEXES = {
+INDEXES_OF = {
     TaskStatus.PENDING: ("queue", "parked"),
     TaskStatus.RUNNING: ("running",),
     TaskStatus.PAUSED: ("paused",),
@@ -61,6 +61,8 @@ _INDEXES = {
 }
 
 _ROW = ROW.encode()
+_OUT_OF_ORDER_MS = 60_000
+"""By how much a row may be older than one before it: a clock may be set."""
 
 RunKey = tuple[int, int, str]
 """The place of a run record among all: its stream id and its type."""
@@ -103,22 +105,22 @@ class Queries:
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         after = None if query.cursor is None else check_cursor(query.cursor)
-        page = _Gathered(query, by_index=await self._has_all_indexes())
-        for name in await self._names_from(after, query.task_type):
+        page = _Gathered(query, by_index=await self.has_all_indexes())
+        for name in await self.names_from(after, query.task_type):
             start = after.key if after is not None and after.task_type == name else None
             await self._gather(name, page, start)
             if page.is_full or page.is_tired:
                 break
         return page.page()
 
-    async def _has_all_indexes(self) -> bool:
+    async def has_all_indexes(self) -> bool:
         """Whether every task stands in every index: not yet, where an older version wrote it and nobody has looked."""
         if not self._are_complete:
             found = await self._server.command("HGET", self._keys.meta, "indexes")
             self._are_complete = found is not None and found.isdigit() and int(found) >= INDEXES
         return self._are_complete
 
-    async def _names_from(self, after: Identity | None, only: str | None = None) -> list[str]:
+    async def names_from(self, after: Identity | None, only: str | None = None) -> list[str]:
         names = await self.names() if only is None else [only]
         return [name for name in names if after is None or name >= after.task_type]
 
@@ -141,9 +143,9 @@ class Queries:
         """The keys that come into question, where an index knows them; None if tasks are looked at in their order."""
         if query.user_id is not None:
             return await self.of_user(name, query.user_id)
-        if query.status is None or query.owner is not None or not await self._has_all_indexes():
+        if query.status is None or query.owner is not None or not await self.has_all_indexes():
             return None
-        indexes = [self._keys.of(kind, name) for kind in _INDEXES[query.status]]
+        indexes = [self._keys.of(kind, name) for kind in INDEXES_OF[query.status]]
         if query.status is TaskStatus.FAILED and query.failure is not None:
             indexes = [self._keys.of("failed", name, query.failure)]
         if query.status is TaskStatus.PENDING:
@@ -178,7 +180,7 @@ class Queries:
 
     async def export(self, after: Identity | None, limit: int) -> Page[Snapshot]:
         found: list[Snapshot] = []
-        for name in await self._names_from(after):
+        for name in await self.names_from(after):
             start = f"({after.key}" if after is not None and after.task_type == name else "-"
             async for keys in self._range(name, start, "+"):
                 found += await self._snapshots(name, keys)
@@ -201,7 +203,7 @@ class Queries:
     async def known_of(self, user_id: str, after: Identity | None, limit: int) -> Page[Snapshot]:
         """A page of what is known of a user's identities."""
         found: list[Snapshot] = []
-        for name in await self._names_from(after):
+        for name in await self.names_from(after):
             keys = await self.of_user(name, user_id)
             behind = sorted(key for key in keys if after is None or Identity(name, key) > after)
             for start in range(0, len(behind), CHUNK):
@@ -317,6 +319,7 @@ class Queries:
         stop = "+" if before is None else _just_before(before, name)
         asked = {part: str(value) for part in _ASKED_OF_RUNS if (value := getattr(query, part)) is not None}
         given = {**asked, "asked": len(asked), "stop": stop, "count": FILTERED, "most": query.limit + 1}
+        given |= {**range_of(query), "slack": _OUT_OF_ORDER_MS}
         looked_at, last, flat = await self._scripts.rows(name, given)
         rows = [
             row
@@ -363,12 +366,7 @@ class _Gathered:
     def question(self, keys: list[str] | None, after: str | None, count: int) -> dict[str, object]:
         """What the script is told."""
         query = self.query
-        asked: dict[str, object] = {
-            name: str(value) for name in _ASKED_OF_TASKS if (value := getattr(query, name)) is not None
-        }
-        asked |= {"most": query.limit + 1 - len(self._tasks), "global": GLOBAL_KEY}
-        if query.schedules:
-            asked["schedules"] = True
+        asked = {**question_of(query), "most": query.limit + 1 - len(self._tasks)}
         if keys is not None:
             return asked | {"keys": keys}
         asked |= {"start": "-" if after is None else f"({after}", "count": count, "index": "keys"}
@@ -383,6 +381,21 @@ class _Gathered:
         if page.cursor is None and self.is_tired and self._last is not None:
             return Page(page.items, str(self._last))
         return page
+
+
+def question_of(query: TaskQuery) -> dict[str, object]:
+    """What is asked of a task, as the script is told."""
+    asked: dict[str, object] = {
+        name: str(value) for name in _ASKED_OF_TASKS if (value := getattr(query, name)) is not None
+    }
+    asked |= {"global": GLOBAL_KEY, **range_of(query)}
+    return asked | {"schedules": True} if query.schedules else asked
+
+
+def range_of(query: TaskQuery | RunQuery) -> dict[str, object]:
+    """The time range that is asked; `until` is a word of Lua's own."""
+    given = {"since": query.since_at, "until_": query.until_at}
+    return {name: at for name, at in given.items() if at is not None}
 
 
 class Rows(NamedTuple):
@@ -462,6 +475,8 @@ def _run_matches(run: RunRecord, query: RunQuery) -> bool:
         and (query.status is None or run.status is query.status)
         and (query.user_id is None or run.user_id == query.user_id)
         and (query.failure is None or run.failure == query.failure)
+        and (query.since_at is None or run.ended_at >= query.since_at)
+        and (query.until_at is None or run.ended_at < query.until_at)
     )
 
 

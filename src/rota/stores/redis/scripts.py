@@ -65,11 +65,12 @@ class Swept(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """How many tasks were looked at, the last one of them, and those that match."""
+    """How many tasks were looked at, the last one of them, and those that match with the value that was asked for."""
 
     looked_at: int
     last: str | None
     keys: list[str]
+    values: list[int]
 
 
 class Ticked(NamedTuple):
@@ -233,8 +234,9 @@ class Scripts:
     # --- queries ---
 
     async def filter(self, task_type: str, given: Mapping[str, object]) -> Filtered:
-        looked_at, last, keys = await self.run("filter", task_type, given)
-        return Filtered(int(looked_at), None if last is None else last.decode(), [key.decode() for key in keys])
+        looked_at, last, keys, values = await self.run("filter", task_type, given)
+        found = [key.decode() for key in keys]
+        return Filtered(int(looked_at), None if last is None else last.decode(), found, [int(each) for each in values])
 
     async def rows(self, task_type: str, given: Mapping[str, object]) -> tuple[int, bytes | None, list[Any]]:
         """How many rows were looked at, the id of the last one, and those that match: id, fields, id, fields."""

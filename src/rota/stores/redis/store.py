@@ -46,9 +46,11 @@ from rota.stores.base import (
     Restored,
     RunQuery,
     RunRef,
+    RunSort,
     Snapshot,
     Taken,
     TaskQuery,
+    TaskSort,
     Tick,
     TypeRecord,
 )
@@ -63,6 +65,7 @@ from rota.stores.redis.poke_listener import PokeListener
 from rota.stores.redis.queries import Queries
 from rota.stores.redis.reconcile import Reconciled, Rest, reconcile, without_rest
 from rota.stores.redis.scripts import Scripts
+from rota.stores.redis.sorted_pages import SortedPages
 from rota.stores.redis.transaction import RedisTransaction
 from rota.stores.redis.upgrade import SCHEMA, layout_of, upgrade
 from rota.stores.work import Work, unit_of_work
@@ -91,6 +94,7 @@ class RedisStore(GroupedStore):
         self._keys = Keys(address.prefix)
         self._scripts = Scripts(self._server, self._keys, clock, self._wake)
         self._queries = Queries(self._scripts)
+        self._sorted = SortedPages(self._scripts, self._queries)
         self._listener = PokeListener(self._scripts, self._wake)
         self._threads: ThreadPoolExecutor | None = None
         self._heart: ThreadPoolExecutor | None = None
@@ -517,11 +521,11 @@ class RedisStore(GroupedStore):
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         limits.check_find(query)
-        return await self._queries.find(query)
+        return await (self._queries if query.sort is TaskSort.KEY else self._sorted).find(query)
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         limits.check_page(query.limit)
-        return await self._queries.runs(query)
+        return await (self._queries if query.sort is RunSort.NEWEST else self._sorted).runs(query)
 
     async def details(self, runs: Sequence[RunRef]) -> list[str | None]:
         for run in runs:

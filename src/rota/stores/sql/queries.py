@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -69,6 +69,12 @@ from rota.stores.sql.codec import (
 )
 
 __all__ = [
+    "ASKED_OF_RUNS",
+    "IS_PARKED",
+    "IS_PENDING",
+    "LANES",
+    "along",
+    "between",
     "counts",
     "details",
     "erasures",
@@ -76,17 +82,24 @@ __all__ = [
     "find",
     "get",
     "history",
+    "in_state",
+    "looked_at_of",
+    "matches",
     "next_due_by_type",
+    "of_type",
     "queue_position",
     "runs",
+    "runs_along",
+    "runs_between",
+    "whole_runs",
 ]
 
 Condition = ColumnElement[bool]
 AnyDialect = type[SqliteDialect] | type[PostgresDialect]
 
 _c = tasks.c
-_IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
-_IS_PARKED = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("1"))
+IS_PENDING = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("0"))
+IS_PARKED = and_(_c.status == literal_column("'pending'"), _c.parked == literal_column("1"))
 _SET_ASIDE = frozenset({TaskStatus.FAILED, TaskStatus.PAUSED, TaskStatus.CANCELLED})
 """The states that have an index in the order of pages."""
 
@@ -130,9 +143,9 @@ def find(connection: Connection, query: TaskQuery) -> Page[Task]:
         return _whole(connection, _among_few(connection, query), query.limit)
     if not _asks_more(query):
         return _straight(connection, query)
-    within = [_c.status.is_not(None), _along(query), *_of_type(query), *_behind(query)]
-    looked_at = _looked_at(*within).order_by(_c.task_type, _c.key).limit(LOOKED_AT).subquery().c
-    named = select(looked_at.task_type, looked_at.key).where(*_rest(looked_at, query, connection.dialect.name))
+    within = [_c.status.is_not(None), along(query), *of_type(query), *_behind(query)]
+    looked_at = looked_at_of(*within).order_by(_c.task_type, _c.key).limit(LOOKED_AT).subquery().c
+    named = select(looked_at.task_type, looked_at.key).where(*matches(looked_at, query, connection.dialect.name))
     first = named.order_by(looked_at.task_type, looked_at.key).limit(query.limit + 1)
     page = _whole(connection, [Identity(*row) for row in connection.execute(first)], query.limit)
     if page.cursor is not None:
@@ -182,7 +195,7 @@ def _straight_statement(dialect: AnyDialect, shape: _Shape) -> Select[Any]:
     if shape.along is not None:
         within.append(_c[shape.along] == bindparam(shape.along))
     elif shape.status is not None:
-        within.append(_in_state(shape.status))
+        within.append(in_state(shape.status))
     if shape.of_type:
         within.append(_c.task_type == bindparam("task_type"))
     if shape.behind == "key":
@@ -193,9 +206,10 @@ def _straight_statement(dialect: AnyDialect, shape: _Shape) -> Select[Any]:
     return dialect.in_one_row(page)
 
 
-def _looked_at(*conditions: Condition) -> Select[Any]:
+def looked_at_of(*conditions: Condition) -> Select[Any]:
     """What must be known of a task to see whether it matches; whole rows are read of those that do."""
     columns: list[ColumnElement[Any]] = [_c.task_type, _c.key, _c.status, _c.user_id, _c.owner]
+    columns += [_c.scheduled_at, _c.updated_at, _c.attempt]
     return select(*columns, _c.trigger.is_not(None).label("has_trigger")).where(*conditions)
 
 
@@ -216,32 +230,33 @@ def _asks_more(query: TaskQuery) -> bool:
     else:
         # The global task of a type is no schedule, and must be passed over.
         others = [query.schedules]
-    return any(others) or query.without is not None or query.search is not None
+    is_ranged = not query.since_at is query.until_at is None
+    return any(others) or query.without is not None or query.search is not None or is_ranged
 
 
-def _along(query: TaskQuery) -> Condition:
+def along(query: TaskQuery) -> Condition:
     """The condition of the index that knows most of what is asked, and has the order of pages."""
     if query.failure is not None:
         of_failure = _c.failure == query.failure
-        return of_failure if query.status is None else of_failure & _in_state(query.status)
+        return of_failure if query.status is None else of_failure & in_state(query.status)
     if query.user_id is not None:
         return _c.user_id == query.user_id
     if query.owner is not None:
         return _c.owner == query.owner
     if query.status is not None and query.status in _SET_ASIDE:
-        return _in_state(query.status)
+        return in_state(query.status)
     return _c.trigger.is_not(None) if query.schedules else _c.status.is_not(None)
 
 
-def _in_state(status: TaskStatus) -> Condition:
+def in_state(status: TaskStatus) -> Condition:
     # A literal: a partial index is only taken when its condition can be read in the statement.
     return _c.status == literal_column(f"'{status.value}'", Text)
 
 
 _FEW: Mapping[TaskStatus | None, tuple[tuple[Condition, ...], ...]] = {
-    TaskStatus.PENDING: ((_IS_PENDING,), (_IS_PARKED,)),
-    TaskStatus.RUNNING: ((_in_state(TaskStatus.RUNNING),),),
-    TaskStatus.COMPLETED: ((_c.purge_at.is_not(None), _in_state(TaskStatus.COMPLETED)),),
+    TaskStatus.PENDING: ((IS_PENDING,), (IS_PARKED,)),
+    TaskStatus.RUNNING: ((in_state(TaskStatus.RUNNING),),),
+    TaskStatus.COMPLETED: ((_c.purge_at.is_not(None), in_state(TaskStatus.COMPLETED)),),
 }
 """States whose index has another order than pages have: all that are in it are taken, if they are few."""
 
@@ -266,10 +281,10 @@ def _among_few(connection: Connection, query: TaskQuery) -> list[Identity]:
     after = None if query.cursor is None else check_cursor(query.cursor)
     found: list[Identity] = []
     for part in _FEW[query.status]:
-        of_type = _of_type(query) if query.status is TaskStatus.PENDING else []
-        c = _looked_at(*part, *of_type).subquery().c
+        narrower = of_type(query) if query.status is TaskStatus.PENDING else []
+        c = looked_at_of(*part, *narrower).subquery().c
         columns: list[ColumnElement[Any]] = [c.task_type, c.key]
-        named = select(*columns).where(*_rest(c, query, connection.dialect.name))
+        named = select(*columns).where(*matches(c, query, connection.dialect.name))
         found += _identities(connection, named)
     asked = (each for each in found if query.task_type is None or each.task_type == query.task_type)
     return sorted(each for each in asked if after is None or each > after)[: query.limit + 1]
@@ -282,7 +297,7 @@ def _identities(connection: Connection, named: Select[Any]) -> list[Identity]:
     return [Identity(*row) for row in decode_rows(connection.execute(SqliteDialect.in_one_row(named)).scalar_one())]
 
 
-def _of_type(query: TaskQuery) -> list[Condition]:
+def of_type(query: TaskQuery) -> list[Condition]:
     return [] if query.task_type is None else [_c.task_type == query.task_type]
 
 
@@ -296,7 +311,7 @@ def _behind(query: TaskQuery) -> list[Condition]:
     return [tuple_(_c.task_type, _c.key) > tuple_(task_type, key)]
 
 
-def _rest(c: Any, query: TaskQuery, dialect: str) -> Iterator[Condition]:
+def matches(c: Any, query: TaskQuery, dialect: str) -> Iterator[Condition]:
     """All that is asked, of rows that were looked at."""
     for column, value in ((c.user_id, query.user_id), (c.owner, query.owner), (c.status, query.status)):
         if value is not None:
@@ -306,10 +321,19 @@ def _rest(c: Any, query: TaskQuery, dialect: str) -> Iterator[Condition]:
     if query.schedules:
         yield c.has_trigger
         yield c.key != GLOBAL_KEY
+    yield from between(c.updated_at, query)
     if query.search:
         # LIKE would give a meaning to some characters, and on SQLite no difference to upper and lower case.
         place = func.instr if dialect == "sqlite" else func.strpos
         yield (place(c.key, query.search) > 0) | (place(func.coalesce(c.user_id, ""), query.search) > 0)
+
+
+def between(at: ColumnElement[int], query: TaskQuery | RunQuery) -> Iterator[Condition]:
+    """The time range that is asked."""
+    if query.since_at is not None:
+        yield at >= query.since_at
+    if query.until_at is not None:
+        yield at < query.until_at
 
 
 # --- run records ----------------------------------------------------------------------------------------------------
@@ -317,31 +341,72 @@ def _rest(c: Any, query: TaskQuery, dialect: str) -> Iterator[Condition]:
 
 def runs(connection: Connection, query: RunQuery) -> Page[RunRecord]:
     c = run_logs.c
-    within: list[Condition] = [c.id > 0, *_runs_along(query)]
+    within: list[Condition] = [c.id > 0, *runs_along(query), *runs_between(connection, query)]
     if query.run_id is not None:
         within.append(c.id == int(query.run_id))
     if query.cursor is not None:
         within.append(c.id < int(query.cursor))
-    asked = {name: value for name in _ASKED_OF_RUNS if (value := getattr(query, name)) is not None}
-    most = LOOKED_AT if asked else query.limit + 1
-    columns: list[ColumnElement[Any]] = [c.id, c.task_type, c.key, c.user_id, c.status, c.failure]
+    asked = {name: value for name in ASKED_OF_RUNS if (value := getattr(query, name)) is not None}
+    is_narrowed = bool(asked) or not query.since_at is query.until_at is None
+    most = LOOKED_AT if is_narrowed else query.limit + 1
+    columns: list[ColumnElement[Any]] = [c.id, c.task_type, c.key, c.user_id, c.status, c.failure, _ENDED_AT]
     looked_at = select(*columns).where(*within).order_by(c.id.desc()).limit(most).subquery().c
-    matching = [looked_at[name] == value for name, value in asked.items()]
+    matching = [looked_at[name] == value for name, value in asked.items()] + [*between(looked_at.ended_at, query)]
     named = select(looked_at.id).where(*matching).order_by(looked_at.id.desc()).limit(query.limit + 1)
     page = page_of(list(connection.execute(named).scalars()), query.limit, str)
-    whole = select(*RUN_COLUMNS).where(c.id.in_(page.items)).order_by(c.id.desc())
-    found = Page([decode_run(row) for row in connection.execute(whole)] if page.items else [], page.cursor)
-    if found.cursor is not None or not asked:
+    found = Page(whole_runs(connection, page.items), page.cursor)
+    if found.cursor is not None or not is_narrowed:
         return found
     last = select(c.id).where(*within).order_by(c.id.desc()).offset(LOOKED_AT - 1).limit(1)
     row_id = connection.execute(last).scalar()
     return found if row_id is None else Page(found.items, str(row_id))
 
 
-_ASKED_OF_RUNS = ("task_type", "key", "user_id", "status", "failure")
+def whole_runs(connection: Connection, ids: Sequence[int]) -> list[RunRecord]:
+    """Some run records, newest first."""
+    if not ids:
+        return []
+    whole = select(*RUN_COLUMNS).where(run_logs.c.id.in_(ids)).order_by(run_logs.c.id.desc())
+    return [decode_run(row) for row in connection.execute(whole)]
 
 
-def _runs_along(query: RunQuery) -> list[Condition]:
+_ENDED_AT = (run_logs.c.started_at + run_logs.c.duration_ms).label("ended_at")
+_OUT_OF_ORDER_MS: Final = 60_000
+"""By how much a row may be older than one before it: groups commit side by side, and clocks are set."""
+
+
+def runs_between(connection: Connection, query: RunQuery) -> Iterator[Condition]:
+    """The part of the log in which a time range lies. Ids go up with the time, so halving finds where it begins."""
+    if query.since_at is not None:
+        yield run_logs.c.id >= _first_since(connection, query.since_at - _OUT_OF_ORDER_MS)
+    if query.until_at is not None:
+        yield run_logs.c.id < _first_since(connection, query.until_at + _OUT_OF_ORDER_MS)
+
+
+def _first_since(connection: Connection, at: Instant) -> int:
+    """From which id on all runs ended at an instant or later."""
+    first, last = connection.execute(_ENDS_OF_LOG).one()
+    low, high = first or 0, (last or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(_RUN_FROM, {"id": middle}).first()
+        if row is None or row.ended_at >= at:
+            high = middle
+        else:
+            low = row.id + 1
+    return high
+
+
+_ENDS_OF_LOG = select(
+    select(func.min(run_logs.c.id)).scalar_subquery(), select(func.max(run_logs.c.id)).scalar_subquery()
+)
+_RUN_FROM = select(run_logs.c.id, _ENDED_AT).where(run_logs.c.id >= bindparam("id")).order_by(run_logs.c.id).limit(1)
+
+
+ASKED_OF_RUNS = ("task_type", "key", "user_id", "status", "failure")
+
+
+def runs_along(query: RunQuery) -> list[Condition]:
     """The condition of the index that knows most of what is asked."""
     c = run_logs.c
     if query.task_type is not None and query.key is not None:
@@ -371,7 +436,7 @@ _COUNTS = select(
 def next_due_by_type(connection: Connection) -> dict[str, Instant]:
     """One probe of an index for each lane, and one for what is parked."""
     found: dict[str, Instant] = {}
-    lanes = [tuple(row) for row in connection.execute(_LANES)]
+    lanes = [tuple(row) for row in connection.execute(LANES)]
     probes = [(_HEAD, {"task_type": name, "priority": priority}) for name, priority in lanes]
     probes += [(_PARKED_HEAD, {"task_type": name}) for name in sorted({name for name, _ in lanes})]
     for statement, given in probes:
@@ -383,10 +448,10 @@ def next_due_by_type(connection: Connection) -> dict[str, Instant]:
 
 
 _OF_TYPE = _c.task_type == bindparam("task_type")
-_OF_LANE = and_(_OF_TYPE, _c.priority == bindparam("priority"), _IS_PENDING)
-_LANES = select(tables.lanes.c.task_type, tables.lanes.c.priority)
+_OF_LANE = and_(_OF_TYPE, _c.priority == bindparam("priority"), IS_PENDING)
+LANES = select(tables.lanes.c.task_type, tables.lanes.c.priority)
 _HEAD = select(_c.scheduled_at).where(_OF_LANE).order_by(_c.scheduled_at).limit(1)
-_PARKED_HEAD = select(_c.scheduled_at).where(_OF_TYPE, _IS_PARKED).order_by(_c.scheduled_at).limit(1)
+_PARKED_HEAD = select(_c.scheduled_at).where(_OF_TYPE, IS_PARKED).order_by(_c.scheduled_at).limit(1)
 
 # --- one task's position ---------------------------------------------------------------------------------------------
 
@@ -423,7 +488,7 @@ def _record(connection: Connection, name: str) -> TypeRecord:
 
 def _ahead(connection: Connection, task: Task, record: TypeRecord, now: Instant) -> int:
     aging_ms = record.task_type.aging_ms
-    lanes = [row[1] for row in connection.execute(_LANES) if row[0] == task.task_type]
+    lanes = [row[1] for row in connection.execute(LANES) if row[0] == task.task_type]
     found = 0
     for bound in bounds(task, lanes, aging_ms, now):
         found += _count(connection, task.task_type, bound, MAX_AHEAD - found)
@@ -479,7 +544,7 @@ _PLACE = tuple_(bindparam("at", type_=BigInteger), bindparam("key", type_=Text))
 _BEFORE = _at_most(_OF_LANE, tuple_(_c.scheduled_at, _c.key) < _PLACE)
 _PARKED_BEFORE = _at_most(
     _OF_TYPE,
-    _IS_PARKED,
+    IS_PARKED,
     _c.serial == bindparam("serial"),
     tuple_(_c.scheduled_at - _c.priority * bindparam("aging", type_=BigInteger), _c.scheduled_at, _c.key)
     < tuple_(bindparam("rank", type_=BigInteger), bindparam("at", type_=BigInteger), bindparam("key", type_=Text)),
@@ -513,7 +578,7 @@ def _failures_statement(asked: tuple[str, ...]) -> Select[str, int]:
     group = groups.c
     dead = (
         select(_c.key)
-        .where(_c.failure == group.id, _c.task_type == group.task_type, _in_state(TaskStatus.FAILED))
+        .where(_c.failure == group.id, _c.task_type == group.task_type, in_state(TaskStatus.FAILED))
         .correlate(groups)
         .limit(MOST_COUNTED)
     )

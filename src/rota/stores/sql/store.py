@@ -24,11 +24,13 @@ from rota.stores.base import (
     QueuePosition,
     RunQuery,
     RunRef,
+    RunSort,
     TaskQuery,
+    TaskSort,
     TypeRecord,
 )
 from rota.stores.limits import check_find, check_identity, check_run, check_runs
-from rota.stores.sql import queries
+from rota.stores.sql import queries, sorted_pages
 from rota.stores.sql.transaction import TASKS_CHANGED, TYPES, Lanes, SqlTransaction
 from rota.stores.transaction import WholeTransaction
 from rota.stores.transactional import TransactionalStore
@@ -126,16 +128,17 @@ class SqlStore(TransactionalStore):
 
     async def find(self, query: TaskQuery) -> Page[Task]:
         check_find(query)
-        return await self.database.read(lambda connection: queries.find(connection, query))
+        return await self.database.read(lambda connection: _find(connection, query))
 
     async def find_many(self, asked: Sequence[TaskQuery]) -> list[Page[Task]]:
         for query in asked:
             check_find(query)
-        return await self.database.read(lambda connection: [queries.find(connection, query) for query in asked])
+        return await self.database.read(lambda connection: [_find(connection, query) for query in asked])
 
     async def runs(self, query: RunQuery) -> Page[RunRecord]:
         check_runs(query)
-        return await self.database.read(lambda connection: queries.runs(connection, query))
+        in_order = queries.runs if query.sort is RunSort.NEWEST else sorted_pages.runs
+        return await self.database.read(lambda connection: in_order(connection, query))
 
     async def counts(self) -> dict[str, Counts]:
         return await self.database.read(queries.counts)
@@ -175,3 +178,7 @@ class SqlStore(TransactionalStore):
 
     async def instances(self) -> list[Instance]:
         return list(await self._transact(lambda transaction: transaction.instances()))
+
+
+def _find(connection: Connection, query: TaskQuery) -> Page[Task]:
+    return (queries.find if query.sort is TaskSort.KEY else sorted_pages.find)(connection, query)

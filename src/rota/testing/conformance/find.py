@@ -35,7 +35,7 @@ class TestFind(Suite):
         await self._make(world, 10)
         assert (await world.store.find(TaskQuery(task_type=WORK, limit=10))).cursor is None
         assert (await world.store.find(TaskQuery(task_type=WORK, limit=9))).cursor is not None
-        assert await world.store.find(TaskQuery(task_type="another")) == ([], None)
+        assert await world.store.find(TaskQuery(task_type="another")) == ([], None, None)
 
     async def test_many_queries_are_answered_as_each_by_itself(self, world: World, work: TaskType) -> None:
         await self._make(world, 5)
@@ -180,6 +180,7 @@ def look_at_few(monkeypatch: pytest.MonkeyPatch, most: int, *, filtered: int) ->
     """A page of any store that filters looks at so many tasks or runs at the most."""
     for module in ("sql", "redis"):
         monkeypatch.setattr(f"rota.stores.{module}.queries.LOOKED_AT", most)
+        monkeypatch.setattr(f"rota.stores.{module}.sorted_pages.LOOKED_AT", most)
     monkeypatch.setattr("rota.stores.redis.queries.FILTERED", filtered)
 
 
