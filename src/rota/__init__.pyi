@@ -101,7 +101,9 @@ from rota.runtime.duty import DutyContext as DutyContext
 from rota.stores.base import Counts as Counts
 from rota.stores.base import Instance as Instance
 from rota.stores.base import Page as Page
+from rota.stores.base import RunSort as RunSort
 from rota.stores.base import Store as Store
+from rota.stores.base import TaskSort as TaskSort
 from rota.stores.base import TypeRecord as TypeRecord
 from rota.triggers import Explanation as Explanation
 

@@ -24,8 +24,9 @@ def letters() -> None:
 
 @pytest.mark.usefixtures("letters")
 def test_ls(rota: CallRota) -> None:
-    items = rota("dlq", "ls", "--json").json["items"]
+    items = rota("dlq", "ls", "--sort", "key", "--json").json["items"]
 
+    assert sorted(rota("dlq", "ls", "--json").json["items"], key=lambda item: (item["task_type"], item["key"])) == items
     assert [(item["task_type"], item["key"]) for item in items] == [
         ("export", "a"),
         ("export", "b"),

@@ -62,11 +62,15 @@ def test_ls_pages_and_filters(rota: CallRota) -> None:
     for user in ("u1", "u2", "u3"):
         touch(rota, user)
 
-    page = rota("task", "ls", "--limit", "2", "--json").json
-    rest = rota("task", "ls", "--limit", "2", "--cursor", page["cursor"], "--json").json
+    for sort, users in (("key", ["u1", "u2", "u3"]), ("-changed", ["u3", "u2", "u1"]), ("due", ["u1", "u2", "u3"])):
+        page = rota("task", "ls", "--sort", sort, "--limit", "2", "--json").json
+        rest = rota("task", "ls", "--sort", sort, "--limit", "2", "--cursor", page["cursor"], "--json").json
 
-    assert [item["user_id"] for item in page["items"] + rest["items"]] == ["u1", "u2", "u3"]
-    assert rest["cursor"] is None
+        assert [item["user_id"] for item in page["items"] + rest["items"]] == users
+        assert rest["cursor"] is None
+    assert [item["user_id"] for item in rota("task", "ls", "--json").json["items"]] == ["u3", "u2", "u1"]
+    assert len(rota("task", "ls", "--since", "1h", "--json").json["items"]) == 3
+    assert rota("task", "ls", "--until", "1h", "--json").json["items"] == []
     assert len(rota("task", "ls", "--user", "u2", "--json").json["items"]) == 1
     assert rota("task", "ls", "--status", "failed", "--json").json["items"] == []
     assert len(rota("task", "ls", "--type", TYPE, "--json").json["items"]) == 3

@@ -21,6 +21,7 @@ __all__ = [
     "Positive",
     "Priority",
     "RequestModel",
+    "SortedPageModel",
     "Text",
     "TypeName",
     "When",
@@ -64,3 +65,11 @@ class PageModel(AnswerModel, Generic[T]):
 
     items: list[T]
     cursor: str | None
+
+
+class SortedPageModel(PageModel[T], Generic[T]):
+    """One page of a list that can be sorted in other ways than it is kept."""
+
+    looked_at: int | None = Field(
+        description="How many were looked at and sorted, where there are more of them. Null: the order is that of all."
+    )

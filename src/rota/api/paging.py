@@ -10,7 +10,7 @@ from fastapi import Query
 from rota.api.models import NO_NUL
 from rota.stores.base import Page
 
-__all__ = ["MAX_LIMIT", "Cursor", "Limit", "page_shape"]
+__all__ = ["MAX_LIMIT", "Cursor", "Limit", "page_shape", "sorted_page_shape"]
 
 T = TypeVar("T")
 
@@ -26,3 +26,8 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="At most so many.")
 def page_shape(page: Page[T], shape: Callable[[T], Any]) -> dict[str, Any]:
     """A page as `PageModel` describes it."""
     return {"items": [shape(item) for item in page.items], "cursor": page.cursor}
+
+
+def sorted_page_shape(page: Page[T], shape: Callable[[T], Any]) -> dict[str, Any]:
+    """A page as `SortedPageModel` describes it."""
+    return {**page_shape(page, shape), "looked_at": page.looked_at}

@@ -80,7 +80,7 @@ class Host:
         self.keys = UserKeyBuilder(config.user_key)
         self.registry = Registry(config)
         self._settle(engine, config, clock, connects_by_itself=connects_by_itself)
-        self.tasks = Tasks(self.ready, self.keys)
+        self.tasks = Tasks(self.ready, self.keys, self.config.timezone)
         self.schedules = Schedules(self.ready, config.timezone, lambda: self.clock.now())
         self.observers: list[Observer] = []
         """Who else wants to know of every run. They are told by workers that start after they came."""

@@ -29,7 +29,7 @@ from rota.errors import CountChanged, IllegalTransition, InvalidInput, UnknownTa
 from rota.keys import shown_key
 from rota.masking import unmasked
 from rota.runtime.database_owner import DatabaseIdentity
-from rota.stores.base import MAX_PAGE, Erasure, Failures, RunRef, Snapshot, Store, TaskQuery, TypeRecord
+from rota.stores.base import MAX_PAGE, Erasure, Failures, RunRef, Snapshot, Store, TaskQuery, TaskSort, TypeRecord
 
 __all__ = ["MAX_COUNTED", "Counted", "Done", "Erased", "Meant", "Operator"]
 
@@ -188,7 +188,8 @@ class Operator(Actor):
     async def _matching(self, query: TaskQuery) -> Meant:
         """The tasks that match now, listed as far as they are counted."""
         store = await self._store()
-        query = replace_query(query, cursor=None, limit=MAX_PAGE)
+        # By key, whatever the list was sorted by: that order alone reaches all of them.
+        query = replace_query(query, cursor=None, limit=MAX_PAGE, sort=TaskSort.KEY)
         if query.status is not None and query == TaskQuery(
             task_type=query.task_type, status=query.status, limit=MAX_PAGE
         ):
@@ -397,7 +398,7 @@ def _picture(task: Task | None) -> dict[str, object] | None:
 
 
 def _words(query: TaskQuery) -> str:
-    given = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("cursor", "limit")}
+    given = {name: getattr(query, name) for name in query.__struct_fields__ if name not in ("cursor", "limit", "sort")}
     named = {name: value.value if isinstance(value, TaskStatus) else value for name, value in given.items() if value}
     return " ".join(f"{name}={value}" for name, value in named.items())
 

@@ -40,6 +40,7 @@ from rota.app.schedules import instant_of
 from rota.app.seeds import SchedulerInterface
 from rota.app.settings import load_config
 from rota.app.sync import SyncRota, SyncTask
+from rota.app.time_range import time_range_in
 from rota.app.views import SWITCHES, choice
 from rota.batches.part import BatchesPart
 from rota.clock import Clock, Instant, parse_duration
@@ -54,7 +55,7 @@ from rota.logs import get_logger
 from rota.part import Part
 from rota.runtime import Health, declare
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, RunRef, Store, TypeRecord
+from rota.stores.base import DEFAULT_PAGE, Counts, Instance, Page, RunQuery, RunRef, RunSort, Store, TypeRecord
 
 if TYPE_CHECKING:
     # Importing Rota imports no engine.
@@ -490,10 +491,18 @@ class Rota(SchedulerInterface):
         user_id: str | None = None,
         run_id: str | None = None,
         failure: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        sort: RunSort | str = RunSort.NEWEST,
         limit: int = DEFAULT_PAGE,
         cursor: str | None = None,
     ) -> Page[RunInfo]:
-        """A page of the run log, newest first."""
+        """A page of the run log, newest first; or the newest ones sorted, as many as the page says (`looked_at`).
+
+        `since` and `until` bound when they ended: an instant, or how long ago ("2h").
+        """
+        store = await self.host.ready()
+        within = await time_range_in(store, self.config.timezone, since, until)
         query = RunQuery(
             task_type=task_type,
             key=key,
@@ -501,12 +510,14 @@ class Rota(SchedulerInterface):
             user_id=user_id,
             run_id=run_id,
             failure=failure,
+            since_at=within.since_at,
+            until_at=within.until_at,
+            sort=choice(RunSort, sort, "order"),
             limit=limit,
             cursor=cursor,
         )
-        store = await self.host.ready()
         page = await store.runs(query)
-        return Page([RunInfo.of(run) for run in page.items], page.cursor)
+        return Page([RunInfo.of(run) for run in page.items], page.cursor, page.looked_at)
 
     async def run_details(self, run: RunInfo) -> RunDetails | None:
         """What a run has left: its traceback, lines, progress and steps. None: nothing, or it is gone by now."""

@@ -21,7 +21,7 @@ from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
 from rota.runtime.signals import Duration
-from rota.stores.base import DEFAULT_PAGE, Page
+from rota.stores.base import DEFAULT_PAGE, Page, TaskSort
 from rota.triggers import (
     AnyTrigger,
     Explanation,
@@ -142,14 +142,16 @@ class Schedules:
         type: str | None = None,  # noqa: A002 - as in upsert
         owner: str | None = None,
         status: TaskStatus | str | None = None,
+        sort: TaskSort | str = TaskSort.KEY,
         limit: int = DEFAULT_PAGE,
         cursor: str | None = None,
     ) -> Page[ScheduleInfo]:
-        """A page of schedules by type and id. The series of configured types are not among them: see `app.tasks`."""
-        query = task_query(type=type, owner=owner, status=status, schedules=True, limit=limit, cursor=cursor)
+        """A page of schedules by type and id, or sorted as tasks are. The series of configured types are not among
+        them: see `app.tasks`."""
+        query = task_query(type=type, owner=owner, status=status, schedules=True, sort=sort, limit=limit, cursor=cursor)
         store = await self._ready()
         page = await store.find(query)
-        return Page([self._info(task) for task in page.items], page.cursor)
+        return Page([self._info(task) for task in page.items], page.cursor, page.looked_at)
 
     async def pause(self, schedule_id: str, type: str) -> ScheduleInfo:  # noqa: A002 - as in upsert
         """Hold it back. The fires that pass meanwhile are skipped."""

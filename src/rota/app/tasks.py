@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Final, TypedDict, Unpack
 
 from msgspec.structs import replace
 
 from rota.app.results import TaskDetails, Waiting, answered
+from rota.app.time_range import time_range_in
 from rota.app.views import alive, task_query
 from rota.clock import MINUTE, Millis
 from rota.core.history import Resolution
@@ -16,7 +18,7 @@ from rota.core.task import Identity, TaskStatus, Transition
 from rota.core.waiting import WaitFacts, explain
 from rota.errors import InvalidInput
 from rota.keys import GLOBAL_KEY, IUserKeyBuilder, check_task_type
-from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store
+from rota.stores.base import DEFAULT_PAGE, MAX_AHEAD, MAX_PAGE, Page, QueuePosition, Store, TaskSort
 
 __all__ = ["Ready", "Tasks", "UserIds"]
 
@@ -42,9 +44,10 @@ class Tasks:
     task of a periodic or cron type.
     """
 
-    def __init__(self, ready: Ready, keys: IUserKeyBuilder) -> None:
+    def __init__(self, ready: Ready, keys: IUserKeyBuilder, timezone: str) -> None:
         self._ready = ready
         self._keys = keys
+        self._timezone = timezone
 
     async def get(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> TaskDetails | None:
         """The task, or None if there is none."""
@@ -60,14 +63,31 @@ class Tasks:
         status: TaskStatus | str | None = None,
         user_id: str | None = None,
         owner: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        sort: TaskSort | str = TaskSort.KEY,
         limit: int = DEFAULT_PAGE,
         cursor: str | None = None,
     ) -> Page[TaskDetails]:
-        """A page of tasks by type and key; `cursor` is what the last page ended with."""
-        query = task_query(type=task_type, status=status, user=user_id, owner=owner, limit=limit, cursor=cursor)
+        """A page of tasks by type and key, or sorted otherwise; `cursor` is what the last page ended with.
+
+        `since` and `until` bound when they changed last: an instant, or how long ago ("2h"). Another order than by key
+        is that of so many tasks as the page says (`looked_at`; None: of all).
+        """
         store = await self._ready()
+        within = await time_range_in(store, self._timezone, since, until)
+        query = task_query(
+            type=task_type,
+            status=status,
+            user=user_id,
+            owner=owner,
+            within=within,
+            sort=sort,
+            limit=limit,
+            cursor=cursor,
+        )
         page = await store.find(query)
-        return Page([TaskDetails.of(task) for task in page.items], page.cursor)
+        return Page([TaskDetails.of(task) for task in page.items], page.cursor, page.looked_at)
 
     async def explain(self, task_type: str, key: str | None = None, **user: Unpack[UserIds]) -> Waiting:
         """Why the task waits, its place in line and an estimate; also for one that is not there."""

@@ -13,13 +13,14 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from rota.app.time_range import EVER, TimeRange
 from rota.clock import Instant, format_duration
 from rota.core import liveness
 from rota.core.history import SET_ASIDE, failed_in, set_aside_in
 from rota.core.task import TaskStatus
 from rota.core.task_type import TaskType, TriggerMode, did_you_mean, setting_name
 from rota.errors import InvalidInput
-from rota.stores.base import DEFAULT_PAGE, Instance, TaskQuery, TypeRecord
+from rota.stores.base import DEFAULT_PAGE, Instance, TaskQuery, TaskSort, TypeRecord
 
 __all__ = [
     "SET_ASIDE",
@@ -157,10 +158,12 @@ def task_query(
     search: str | None = None,
     schedules: bool = False,
     failure: str | None = None,
+    within: TimeRange = EVER,
+    sort: TaskSort | str = TaskSort.KEY,
     cursor: str | None = None,
     limit: int = DEFAULT_PAGE,
 ) -> TaskQuery:
-    """Which tasks a filter means, by the words that people have for its parts; a state may be a word, too."""
+    """Which tasks a filter means, by the words that people have for its parts; a state or an order may be one, too."""
     return TaskQuery(
         task_type=type,
         status=None if status is None else choice(TaskStatus, status, "status"),
@@ -170,6 +173,9 @@ def task_query(
         search=search,
         schedules=schedules,
         failure=failure,
+        since_at=within.since_at,
+        until_at=within.until_at,
+        sort=choice(TaskSort, sort, "order"),
         cursor=cursor,
         limit=limit,
     )
@@ -186,12 +192,13 @@ def filters_of(query: TaskQuery) -> dict[str, str]:
         "search": query.search,
         "failure": query.failure,
     }
-    return {name: str(value) for name, value in given.items() if value is not None}
+    said = {name: str(value) for name, value in given.items() if value is not None}
+    return said | TimeRange(query.since_at, query.until_at).to_dict()
 
 
 def is_filtered(query: TaskQuery) -> bool:
     """Whether a query leaves anything out."""
-    return query != TaskQuery(cursor=query.cursor, limit=query.limit)
+    return query != TaskQuery(sort=query.sort, cursor=query.cursor, limit=query.limit)
 
 
 def choice(kind: type[_Choice], value: str, what: str) -> _Choice:

@@ -12,12 +12,25 @@ from rota.app.views import task_query
 from rota.cli.bulk import Command, DryRunOption, YesOption, apply_these, bound_by, is_agreed
 from rota.cli.invocation import Cli, Session
 from rota.cli.output import Column
-from rota.cli.pages import CursorOption, LimitOption, SearchOption, TypeOption, WatchOption, find_tasks, show_from_store
+from rota.cli.pages import (
+    CursorOption,
+    LimitOption,
+    SearchOption,
+    SinceOption,
+    TaskSortOption,
+    TypeOption,
+    UntilOption,
+    WatchOption,
+    find_tasks,
+    show_from_store,
+    show_sorted,
+    since_and_until,
+)
 from rota.cli.target import Target, find_task, known_type, name_of
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import IllegalTransition, InvalidInput
 from rota.keys import shown_key
-from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery, TaskSort
 
 if TYPE_CHECKING:
     from rota.app.operator import Counted
@@ -43,12 +56,23 @@ async def ls(
     cli: Cli,
     task_type: TypeOption = None,
     search: SearchOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    sort: TaskSortOption = TaskSort.NEWEST,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
     watch: WatchOption = False,
 ) -> None:
-    """List the dead letters, with what went wrong."""
-    query = task_query(type=task_type, status=TaskStatus.FAILED, search=search, cursor=cursor, limit=limit)
+    """List the dead letters, with what went wrong; those first that failed last."""
+    query = task_query(
+        type=task_type,
+        status=TaskStatus.FAILED,
+        search=search,
+        within=since_and_until(cli, since, until),
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
+    )
     await show_from_store(cli, lambda store: _show(cli, store, query), watch=watch, task_type=task_type)
 
 
@@ -57,7 +81,7 @@ async def _show(cli: Cli, store: Store, query: TaskQuery) -> None:
     items = [TaskDetails.of(task).to_dict() for task in page.items]
     if not cli.output.as_json:
         items = [{**item, "name": f"{item['task_type']}/{shown_key(str(item['key']))}"} for item in items]
-    cli.output.page(items, COLUMNS, cursor=page.cursor, empty="No dead letters.")
+    show_sorted(cli, page, items, COLUMNS, empty="No dead letters.")
 
 
 def _acting(transition: Transition, words: str) -> Command:

@@ -11,17 +11,29 @@ from msgspec.structs import replace
 from rota.app.results import RunInfo, details_to_dict
 from rota.cli.invocation import Cli
 from rota.cli.output import Column
-from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
+from rota.cli.pages import (
+    CursorOption,
+    LimitOption,
+    SinceOption,
+    TypeOption,
+    UntilOption,
+    WatchOption,
+    show_from_store,
+    show_sorted,
+    since_and_until,
+    whole_page,
+)
 from rota.cli.parts import APP_VARIABLE
 from rota.clock import Millis
 from rota.core.run_details import RunDetails, decode_details
 from rota.core.task import Identity, RunRecord, RunStatus, Task
 from rota.errors import InvalidInput, UnknownRun
 from rota.keys import GLOBAL_KEY, shown_key
-from rota.stores.base import DEFAULT_PAGE, RunQuery, RunRef, Store
+from rota.stores.base import DEFAULT_PAGE, RunQuery, RunRef, RunSort, Store
 
 __all__ = ["COLUMNS", "ls", "show"]
 
+SortOption = Annotated[RunSort, typer.Option("--sort", help="The order; with a minus the other way round.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The id, as `run ls` prints it.")]
 
 COLUMNS: Final = (
@@ -49,19 +61,26 @@ async def ls(
     failure: Annotated[
         str | None, typer.Option("--failure", metavar="ID", help="Only failures of this group (`rota failures ls`).")
     ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    sort: SortOption = RunSort.NEWEST,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
     watch: WatchOption = False,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first unless they are sorted otherwise; --since and --until bound when they ended."""
     if key is not None and task_type is None:
         raise InvalidInput(f"--key {key!r} needs --type: the same key may exist in several types. Add --type TYPE.")
+    within = since_and_until(cli, since, until)
     query = RunQuery(
         task_type=task_type,
         key=GLOBAL_KEY if key == shown_key(GLOBAL_KEY) else key,
         status=status,
         user_id=user,
         failure=failure,
+        since_at=within.since_at,
+        until_at=within.until_at,
+        sort=sort,
         cursor=cursor,
         limit=limit,
     )
@@ -73,7 +92,7 @@ async def _list(cli: Cli, store: Store, query: RunQuery) -> None:
         lambda cursor, limit: store.runs(replace(query, cursor=cursor, limit=limit)), query.limit, query.cursor
     )
     items = [RunInfo.of(run).to_dict() for run in page.items]
-    cli.output.page(items, COLUMNS, cursor=page.cursor, empty="No runs. `rota worker --app module:app` runs tasks.")
+    show_sorted(cli, page, items, COLUMNS, empty="No runs. `rota worker --app module:app` runs tasks.")
 
 
 async def show(

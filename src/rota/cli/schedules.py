@@ -11,13 +11,22 @@ import typer
 from rota.app.results import ScheduleInfo
 from rota.cli.invocation import Cli
 from rota.cli.output import Column, relative
-from rota.cli.pages import CursorOption, LimitOption, TypeOption, WatchOption, show_from_store, whole_page
+from rota.cli.pages import (
+    CursorOption,
+    LimitOption,
+    TaskSortOption,
+    TypeOption,
+    WatchOption,
+    show_from_store,
+    show_sorted,
+    whole_page,
+)
 from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import Target, apply, find_task, known_type, name_of
 from rota.clock import Instant, SystemClock, from_datetime, parse_duration, to_datetime
 from rota.core.task import Task, TaskStatus, Transition
 from rota.errors import InvalidTrigger, UnknownTask
-from rota.stores.base import DEFAULT_PAGE, Page, Store
+from rota.stores.base import DEFAULT_PAGE, Page, Store, TaskSort
 from rota.triggers import AnyTrigger, Cron, Once, parse_trigger
 from rota.triggers import explain as explain_trigger
 
@@ -138,21 +147,24 @@ async def ls(
     task_type: TypeOption = None,
     owner: Annotated[str | None, typer.Option("--owner", metavar="ID", help="Only schedules of this owner.")] = None,
     status: Annotated[TaskStatus | None, typer.Option("--status", help="Only schedules in this state.")] = None,
+    sort: TaskSortOption = TaskSort.KEY,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
     watch: WatchOption = False,
 ) -> None:
-    """List schedules, by type and id."""
+    """List schedules, by type and id unless they are sorted otherwise."""
 
     async def show_page(store: Store) -> None:
         schedules = _schedules(cli, store)
 
         async def fetch(after: str | None, at_most: int) -> Page[ScheduleInfo]:
-            return await schedules.list(type=task_type, owner=owner, status=status, limit=at_most, cursor=after)
+            return await schedules.list(
+                type=task_type, owner=owner, status=status, sort=sort, limit=at_most, cursor=after
+            )
 
         page = await whole_page(fetch, limit, cursor)
         empty = "No schedules. `rota schedule add TYPE ID --cron '0 9 * * 1-5'` adds one."
-        cli.output.page([info.to_dict() for info in page.items], _COLUMNS, cursor=page.cursor, empty=empty)
+        show_sorted(cli, page, [info.to_dict() for info in page.items], _COLUMNS, empty=empty)
 
     await show_from_store(cli, show_page, watch=watch, task_type=task_type)
 

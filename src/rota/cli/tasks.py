@@ -16,10 +16,15 @@ from rota.cli.pages import (
     CursorOption,
     LimitOption,
     SearchOption,
+    SinceOption,
+    TaskSortOption,
     TypeOption,
+    UntilOption,
     WatchOption,
     find_tasks,
     show_from_store,
+    show_sorted,
+    since_and_until,
 )
 from rota.cli.payload import PayloadOption, read_payload
 from rota.cli.target import (
@@ -41,7 +46,7 @@ from rota.core.task import Activity, Identity, TaskStatus, Transition, Want
 from rota.core.task_type import TriggerMode
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import UserKeyBuilder, shown_key
-from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery
+from rota.stores.base import DEFAULT_PAGE, Store, TaskQuery, TaskSort
 
 __all__ = [
     "COLUMNS",
@@ -93,11 +98,14 @@ async def ls(
     user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Only tasks of this user.")] = None,
     owner: OwnerOption = None,
     search: SearchOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    sort: TaskSortOption = TaskSort.NEWEST,
     limit: LimitOption = DEFAULT_PAGE,
     cursor: CursorOption = None,
     watch: WatchOption = False,
 ) -> None:
-    """List tasks, by type and key."""
+    """List tasks, those first that changed last. By --sort key all pages have an end, however many tasks there are."""
     query = task_query(
         type=task_type,
         status=status,
@@ -105,6 +113,8 @@ async def ls(
         user=user,
         owner=owner,
         search=search,
+        within=since_and_until(cli, since, until),
+        sort=sort,
         cursor=cursor,
         limit=limit,
     )
@@ -117,7 +127,7 @@ async def _list(cli: Cli, store: Store, query: TaskQuery) -> None:
     if not cli.output.as_json:
         items = [{**item, "shown_key": shown_key(str(item["key"]))} for item in items]
     empty = "No tasks. `rota task touch TYPE --user ID` makes one, and `rota schedule add` a recurring one."
-    cli.output.page(items, COLUMNS, cursor=page.cursor, empty=empty)
+    show_sorted(cli, page, items, COLUMNS, empty=empty)
 
 
 async def show(
@@ -315,6 +325,8 @@ def _acting(transition: Transition, words: str) -> Command:
         without: WithoutOption = None,
         owner: OwnerOption = None,
         search: SearchOption = None,
+        since: SinceOption = None,
+        until: UntilOption = None,
         schedules: SchedulesOption = False,
         yes: YesOption = False,
         dry_run: DryRunOption = False,
@@ -328,6 +340,7 @@ def _acting(transition: Transition, words: str) -> Command:
             user=user,
             owner=owner,
             search=search,
+            within=since_and_until(cli, since, until),
             schedules=schedules,
         )
         if every:
@@ -339,7 +352,8 @@ def _acting(transition: Transition, words: str) -> Command:
         is_several = _are_several(names)
         if query != task_query(user=user) or (dry_run and not is_several):
             raise InvalidInput(
-                "--type, --status, --without, --owner, --search, --schedules and --dry-run go with --all. Add it."
+                "--type, --status, --without, --owner, --search, --since, --until, --schedules and --dry-run go with"
+                " --all. Add it."
             )
         if is_several:
             _refuse_ids(user, device, agent)

@@ -12,6 +12,7 @@ from rota.access import Role
 from rota.app.again import SAME
 from rota.app.declarations import declaration_of
 from rota.app.operator import Counted, Done
+from rota.app.time_range import time_range
 from rota.app.views import SWITCHES, choice, task_query
 from rota.clock import parse_duration
 from rota.core.outcome import ScheduleOutcome, TouchOutcome
@@ -99,7 +100,7 @@ async def _meant(view: View, form: Form) -> TaskQuery | list[Identity]:
     """The ticked rows, or the filter if all that match is meant."""
     if form.get("scope") != "all":
         return [read_identity(text) for text in form.all("task")]
-    query, reason = _query(form), form.get("reason")
+    query, reason = _query(view, form), form.get("reason")
     if reason is None:
         return query
     return await dead_letters.identities_of(await view.store(), query, reason)
@@ -138,7 +139,7 @@ def _sentence(transition: Transition, done: Done) -> str:
     return f"{words.count(done.changed, 'task')} {_DONE.get(transition, transition.value)}.{left}"
 
 
-def _query(form: Form) -> TaskQuery:
+def _query(view: View, form: Form) -> TaskQuery:
     return task_query(
         type=form.get("type"),
         status=form.get("status"),
@@ -147,6 +148,7 @@ def _query(form: Form) -> TaskQuery:
         owner=form.get("owner"),
         search=form.get("search"),
         failure=form.get("failure"),
+        within=time_range(form.get("since"), form.get("until"), now=view.now, timezone=view.timezone),
         schedules=form.get("schedules") == "true",
     )
 

@@ -9,20 +9,29 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.filters import FailureFilter, IdFilter, SearchFilter, TypeFilter
-from rota.api.models import PageModel, Text, TypeName
+from rota.api.filters import (
+    FailureFilter,
+    IdFilter,
+    SearchFilter,
+    SinceFilter,
+    TaskSortChoice,
+    TypeFilter,
+    UntilFilter,
+)
+from rota.api.models import SortedPageModel, Text, TypeName
 from rota.api.naming import identities_of
-from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.paging import Cursor, Limit, sorted_page_shape
 from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, TaskModel
 from rota.api.routes.tasks import carry_out
 from rota.api.routing import routes_for
 from rota.api.service import Service
 from rota.app.operator import Operator
 from rota.app.results import TaskDetails
+from rota.app.time_range import time_range_in
 from rota.app.views import task_query
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput
-from rota.stores.base import TaskQuery
+from rota.stores.base import TaskQuery, TaskSort
 
 __all__ = ["acting", "router"]
 
@@ -41,22 +50,33 @@ class DeadLettersRequest(Confirmed):
     all: bool = False
 
 
-@router.get("/dead-letters", operation_id="list_dead_letters", response_model=PageModel[TaskModel])
+@router.get("/dead-letters", operation_id="list_dead_letters", response_model=SortedPageModel[TaskModel])
 async def list_dead_letters(
     service: Viewing,
     task_type: TypeFilter = None,
     user: IdFilter = None,
     search: SearchFilter = None,
     failure: FailureFilter = None,
+    since: SinceFilter = None,
+    until: UntilFilter = None,
+    sort: TaskSortChoice = TaskSort.KEY,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
-    """A page of dead letters by type and key."""
-    query = task_query(
-        type=task_type, status=TaskStatus.FAILED, user=user, search=search, failure=failure, cursor=cursor, limit=limit
-    )
+    """A page of dead letters by type and key, or sorted otherwise; `since` and `until` bound when they failed."""
     store = await service.app.store()
-    return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
+    query = task_query(
+        type=task_type,
+        status=TaskStatus.FAILED,
+        user=user,
+        search=search,
+        failure=failure,
+        within=await time_range_in(store, service.app.config.timezone, since, until),
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
+    )
+    return sorted_page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
 
 
 @acting.post("/dead-letters/redrive", operation_id="redrive_dead_letters", response_model=BulkAnswer)

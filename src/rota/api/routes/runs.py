@@ -8,17 +8,17 @@ from fastapi import APIRouter, Path
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.filters import FailureFilter, IdFilter, KeyFilter, TypeFilter
-from rota.api.models import PageModel
+from rota.api.filters import FailureFilter, IdFilter, KeyFilter, RunSortChoice, SinceFilter, TypeFilter, UntilFilter
+from rota.api.models import SortedPageModel
 from rota.api.naming import identity_of
-from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.paging import Cursor, Limit, sorted_page_shape
 from rota.api.routes.task_models import RunModel, RunWithDetailsModel
 from rota.api.routing import routes_for
 from rota.app.course import course_of_run
 from rota.app.results import RunInfo, details_to_dict
 from rota.core.task import RunStatus
 from rota.errors import InvalidInput, UnknownRun
-from rota.stores.base import RunQuery
+from rota.stores.base import RunQuery, RunSort
 
 __all__ = ["router"]
 
@@ -31,7 +31,7 @@ RunInPath = Annotated[
 ]
 
 
-@router.get("/runs", operation_id="list_runs", response_model=PageModel[RunModel])
+@router.get("/runs", operation_id="list_runs", response_model=SortedPageModel[RunModel])
 async def list_runs(
     service: Viewing,
     task_type: TypeFilter = None,
@@ -39,18 +39,30 @@ async def list_runs(
     status: RunStatus | None = None,
     user: IdFilter = None,
     failure: FailureFilter = None,
+    since: SinceFilter = None,
+    until: UntilFilter = None,
+    sort: RunSortChoice = RunSort.NEWEST,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
-    """A page of the run log, newest first."""
+    """A page of the run log, newest first unless it is sorted; `since` and `until` bound when runs ended."""
     if key is not None:
         if task_type is None:
             raise InvalidInput("A key was given without a type. Add `task_type`: keys are counted per type.")
         key = (await identity_of(await service.app.store(), task_type, key)).key
     page = await service.app.runs(
-        task_type, key=key, status=status, user_id=user, failure=failure, cursor=cursor, limit=limit
+        task_type,
+        key=key,
+        status=status,
+        user_id=user,
+        failure=failure,
+        since=since,
+        until=until,
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
     )
-    return page_shape(page, lambda run: run.to_dict())
+    return sorted_page_shape(page, lambda run: run.to_dict())
 
 
 @router.get("/runs/{run_id}", operation_id="get_run", response_model=RunWithDetailsModel)

@@ -10,15 +10,27 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.filters import IdFilter, TypeFilter
-from rota.api.models import AnswerModel, Duration, Json, Moment, PageModel, Positive, Priority, RequestModel, Text, When
-from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.filters import IdFilter, TaskSortChoice, TypeFilter
+from rota.api.models import (
+    AnswerModel,
+    Duration,
+    Json,
+    Moment,
+    Positive,
+    Priority,
+    RequestModel,
+    SortedPageModel,
+    Text,
+    When,
+)
+from rota.api.paging import Cursor, Limit, sorted_page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
 from rota.app.results import ScheduleInfo
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import UnknownTask
+from rota.stores.base import TaskSort
 from rota.triggers import Cron, decode_trigger, explain
 
 __all__ = ["acting", "router"]
@@ -100,18 +112,21 @@ class FiresModel(AnswerModel):
     notes: list[str]
 
 
-@router.get("/schedules", operation_id="list_schedules", response_model=PageModel[ScheduleModel])
+@router.get("/schedules", operation_id="list_schedules", response_model=SortedPageModel[ScheduleModel])
 async def list_schedules(
     service: Viewing,
     task_type: TypeFilter = None,
     owner: IdFilter = None,
     status: TaskStatus | None = None,
+    sort: TaskSortChoice = TaskSort.KEY,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
-    """A page of schedules by type and id."""
-    page = await service.app.schedules.list(type=task_type, owner=owner, status=status, cursor=cursor, limit=limit)
-    return page_shape(page, lambda info: info.to_dict())
+    """A page of schedules by type and id unless it is sorted otherwise."""
+    page = await service.app.schedules.list(
+        type=task_type, owner=owner, status=status, sort=sort, cursor=cursor, limit=limit
+    )
+    return sorted_page_shape(page, lambda info: info.to_dict())
 
 
 @router.post("/schedules/preview", operation_id="preview_schedule", response_model=FiresModel)

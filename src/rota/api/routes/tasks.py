@@ -9,7 +9,15 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.filters import FailureFilter, IdFilter, SearchFilter, TypeFilter
+from rota.api.filters import (
+    FailureFilter,
+    IdFilter,
+    SearchFilter,
+    SinceFilter,
+    TaskSortChoice,
+    TypeFilter,
+    UntilFilter,
+)
 from rota.api.models import (
     AnswerModel,
     Duration,
@@ -19,12 +27,13 @@ from rota.api.models import (
     Positive,
     Priority,
     RequestModel,
+    SortedPageModel,
     Text,
     TypeName,
     When,
 )
 from rota.api.naming import identities_of, identity_of
-from rota.api.paging import Cursor, Limit, page_shape
+from rota.api.paging import Cursor, Limit, page_shape, sorted_page_shape
 from rota.api.paths import KeyInPath, TypeInPath
 from rota.api.problems import Refused
 from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, RunModel, TaskModel
@@ -32,12 +41,14 @@ from rota.api.routing import routes_for
 from rota.app.again import SAME
 from rota.app.operator import Done, Operator
 from rota.app.results import TaskDetails
+from rota.app.rota import Rota
+from rota.app.time_range import time_range_in
 from rota.app.views import task_query
 from rota.core.outcome import ScheduleOutcome
 from rota.core.task import Identity, TaskStatus, Transition
 from rota.errors import InvalidInput, UnknownTask
 from rota.keys import shown_key
-from rota.stores.base import Store, TaskQuery
+from rota.stores.base import Store, TaskQuery, TaskSort
 
 __all__ = ["acting", "carry_out", "router"]
 
@@ -105,11 +116,14 @@ class SelectionModel(RequestModel):
     search: Text | None = None
     failure: Text | None = None
     schedules: bool = False
+    since: Text | None = None
+    until: Text | None = None
 
-    def query(self) -> TaskQuery:
+    async def query(self, app: Rota) -> TaskQuery:
         """The tasks that are meant."""
-        given = self.model_dump(exclude={"task_type"})
-        return task_query(type=self.task_type, **given)
+        given = self.model_dump(exclude={"task_type", "since", "until"})
+        within = await time_range_in(await app.store(), app.config.timezone, self.since, self.until)
+        return task_query(type=self.task_type, within=within, **given)
 
 
 class BulkRequest(Confirmed):
@@ -120,7 +134,7 @@ class BulkRequest(Confirmed):
     identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
 
 
-@router.get("/tasks", operation_id="list_tasks", response_model=PageModel[TaskModel])
+@router.get("/tasks", operation_id="list_tasks", response_model=SortedPageModel[TaskModel])
 async def list_tasks(
     service: Viewing,
     task_type: TypeFilter = None,
@@ -131,10 +145,14 @@ async def list_tasks(
     search: SearchFilter = None,
     failure: FailureFilter = None,
     schedules: Annotated[bool, Query(description="Only those with a trigger of their own.")] = False,
+    since: SinceFilter = None,
+    until: UntilFilter = None,
+    sort: TaskSortChoice = TaskSort.KEY,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
-    """A page of tasks by type and key."""
+    """A page of tasks by type and key, or sorted otherwise; `since` and `until` bound when they changed last."""
+    store = await service.app.store()
     query = task_query(
         type=task_type,
         status=status,
@@ -144,11 +162,12 @@ async def list_tasks(
         search=search,
         failure=failure,
         schedules=schedules,
+        within=await time_range_in(store, service.app.config.timezone, since, until),
+        sort=sort,
         cursor=cursor,
         limit=limit,
     )
-    store = await service.app.store()
-    return page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
+    return sorted_page_shape(await store.find(query), lambda task: TaskDetails.of(task).to_dict())
 
 
 @acting.post(
@@ -178,7 +197,7 @@ async def change_tasks(service: Viewing, operator: Acting, request: BulkRequest)
             raise InvalidInput("Tasks were named and a query was given. Give one of them.")
         identities = await identities_of(store, [(each.task_type, each.key) for each in request.identities])
         return await carry_out(operator, transition, identities, dry_run=request.dry_run, expected=request.expected)
-    query = (request.query or SelectionModel()).query()
+    query = await (request.query or SelectionModel()).query(service.app)
     return await carry_out(operator, transition, query, dry_run=request.dry_run, expected=request.expected)
 
 

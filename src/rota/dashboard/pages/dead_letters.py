@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from rota.app.time_range import TimeRange
 from rota.app.views import task_query
 from rota.core.task import Identity, Task, TaskStatus, Transition
 from rota.dashboard import actions
 from rota.dashboard.pages.failures import rows_of
-from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, type_names
+from rota.dashboard.pages.lists import PAGE_SIZE, Bulk, bulk_of, filled, given_range, range_values, type_names
 from rota.dashboard.view import Page, View
-from rota.stores.base import MAX_PAGE, Store, TaskQuery
+from rota.stores.base import MAX_PAGE, Store, TaskQuery, TaskSort
 
 __all__ = ["identities_of", "show"]
 
@@ -25,12 +26,15 @@ BULK: Final = ((Transition.REDRIVE, "Redrive"), (Transition.PURGE, "Purge"))
 
 
 async def show(view: View) -> Page:
+    within = given_range(view)
     query = task_query(
         type=view.given("type"),
         status=TaskStatus.FAILED,
         user=view.given("user"),
         search=view.given("search"),
         failure=view.given("failure"),
+        within=within,
+        sort=view.given("sort") or TaskSort.NEWEST,
         cursor=view.given("cursor"),
         limit=MAX_PAGE,
     )
@@ -48,6 +52,8 @@ async def show(view: View) -> Page:
             "tasks": chosen[:PAGE_SIZE],
             "more_here": len(chosen) - PAGE_SIZE,
             "cursor": page.cursor,
+            "looked_at": page.looked_at,
+            **range_values(view, within),
             "looked": len(page.items),
             "query": query,
             "reason": reason,
@@ -87,6 +93,8 @@ async def identities_of(store: Store, query: TaskQuery, reason: str) -> list[Ide
         user=query.user_id,
         search=query.search,
         failure=query.failure,
+        within=TimeRange(query.since_at, query.until_at),
+        sort=TaskSort.NEWEST,
         limit=MAX_PAGE,
     )
     page = await filled(store, dead)

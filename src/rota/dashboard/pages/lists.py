@@ -7,14 +7,15 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rota.app.time_range import TimeRange, time_range
 from rota.app.views import task_query
 from rota.core.task import Task, Transition
 from rota.dashboard import actions
 from rota.dashboard.view import View
 from rota.stores.base import Page as StorePage
-from rota.stores.base import Store, TaskQuery
+from rota.stores.base import Store, TaskQuery, TaskSort
 
-__all__ = ["PAGE_SIZE", "Bulk", "bulk_of", "filled", "given_query", "type_names"]
+__all__ = ["PAGE_SIZE", "Bulk", "bulk_of", "filled", "given_query", "given_range", "range_values", "type_names"]
 
 PAGE_SIZE: Final = 50
 MOST_LOOKS: Final = 8
@@ -58,6 +59,16 @@ def bulk_of(view: View, events: Iterable[tuple[Transition, str]], query: TaskQue
     ]
 
 
+def given_range(view: View) -> TimeRange:
+    """The time range that the URL names, as it is now."""
+    return time_range(view.given("since"), view.given("until"), now=view.now, timezone=view.timezone)
+
+
+def range_values(view: View, within: TimeRange) -> dict[str, object]:
+    """What a page with a time range shows of it: as it was said, and as instants for what is done to all that match."""
+    return {"since": view.given("since"), "until": view.given("until"), "within": tuple(within.to_dict().items())}
+
+
 def given_query(view: View) -> TaskQuery:
     """The filter that the URL names."""
     return task_query(
@@ -67,6 +78,8 @@ def given_query(view: View) -> TaskQuery:
         user=view.given("user"),
         owner=view.given("owner"),
         search=view.given("search"),
+        within=given_range(view),
+        sort=view.given("sort") or TaskSort.NEWEST,
         cursor=view.given("cursor"),
         limit=PAGE_SIZE,
     )
@@ -75,14 +88,15 @@ def given_query(view: View) -> TaskQuery:
 async def filled(store: Store, query: TaskQuery) -> StorePage[Task]:
     """A page as full as a few looks make it: the store looks at a bounded number of tasks in one."""
     items: list[Task] = []
-    limit = query.limit
+    limit, looked_at = query.limit, None
     for _ in range(MOST_LOOKS):
         page = await store.find(replace(query, limit=limit - len(items)))
         items += page.items
         query = replace(query, cursor=page.cursor)
+        looked_at = page.looked_at
         if page.cursor is None or len(items) >= limit:
             break
-    return StorePage(items, query.cursor)
+    return StorePage(items, query.cursor, looked_at)
 
 
 async def type_names(view: View) -> list[str]:

@@ -8,20 +8,24 @@ from itertools import chain
 
 from rota.app.views import choice
 from rota.core.task import RunStatus
-from rota.dashboard.pages.lists import PAGE_SIZE, type_names
+from rota.dashboard.pages.lists import PAGE_SIZE, given_range, range_values, type_names
 from rota.dashboard.view import Page, View
-from rota.stores.base import RunQuery
+from rota.stores.base import RunQuery, RunSort
 
 __all__ = ["show"]
 
 
 async def show(view: View) -> Page:
     status = view.given("status")
+    within = given_range(view)
     query = RunQuery(
         task_type=view.given("type"),
         key=view.given("key"),
         status=None if status is None else choice(RunStatus, status, "status"),
         user_id=view.given("user"),
+        since_at=within.since_at,
+        until_at=within.until_at,
+        sort=choice(RunSort, view.given("sort") or RunSort.NEWEST, "order"),
         cursor=view.given("cursor"),
         limit=PAGE_SIZE,
     )
@@ -33,8 +37,10 @@ async def show(view: View) -> Page:
         {
             "runs": page.items,
             "cursor": page.cursor,
+            "looked_at": page.looked_at,
+            **range_values(view, within),
             "query": query,
-            "is_filtered": any((query.task_type, query.key, query.status, query.user_id)),
+            "is_filtered": any((query.task_type, query.key, query.status, query.user_id, *within)),
             "names": names,
             "statuses": list(RunStatus),
             "command": _command(query),

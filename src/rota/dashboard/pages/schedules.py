@@ -26,7 +26,7 @@ from rota.dashboard.pages.lists import bulk_of, filled, type_names
 from rota.dashboard.part import KeepsSchedules, KeptSchedule
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput, UnknownTask
-from rota.stores.base import RunQuery, Store
+from rota.stores.base import RunQuery, Store, TaskSort
 from rota.triggers import explain
 from rota.triggers.base import decode_trigger
 from rota.triggers.zone import zone
@@ -53,6 +53,7 @@ async def show(view: View) -> Page:
         owner=view.given("owner"),
         search=view.given("search"),
         schedules=True,
+        sort=view.given("sort") or TaskSort.KEY,
         cursor=view.given("cursor"),
         limit=SCHEDULES,
     )
@@ -66,6 +67,7 @@ async def show(view: View) -> Page:
         {
             "rows": rows,
             "cursor": page.cursor,
+            "looked_at": page.looked_at,
             "query": query,
             "is_filtered": any((query.task_type, query.status, query.owner, query.search)),
             "names": names,

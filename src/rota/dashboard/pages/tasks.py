@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from rota.app.time_range import TimeRange
 from rota.app.views import is_filtered
 from rota.core.task import TaskStatus, Transition
 from rota.dashboard import actions
-from rota.dashboard.pages.lists import bulk_of, filled, given_query, type_names
+from rota.dashboard.pages.lists import bulk_of, filled, given_query, range_values, type_names
 from rota.dashboard.view import Page, View
 
 __all__ = ["BULK", "show"]
@@ -37,6 +38,8 @@ async def show(view: View) -> Page:
         {
             "tasks": page.items,
             "cursor": page.cursor,
+            "looked_at": page.looked_at,
+            **range_values(view, TimeRange(query.since_at, query.until_at)),
             "query": query,
             "is_filtered": is_filtered(query),
             "names": names,
