@@ -55,7 +55,8 @@ async def show(view: View) -> Page:
     cursor: str | None = None
     if view.wants("rows"):
         # What counts; what only waits to be approved has a place of its own.
-        schedules, cursor = await operator.page_of_tasks(group=group, after=view.given("cursor"), limit=PAGE_SIZE)
+        page = await operator.page_of_tasks(group=group, after=view.given("cursor"), limit=PAGE_SIZE)
+        schedules, cursor = page.items, page.cursor
     waiting = await operator.waiting() if view.wants("waiting") else []
     values = {
         "running": await operator.running() if view.wants("running") else [],
