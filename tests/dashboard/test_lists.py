@@ -92,13 +92,13 @@ async def test_a_time_range_is_a_link_and_stays_with_the_order(chromium: Browser
         assert "since=15m" in page.url
         assert "sort=due" in page.url
         assert await page.locator("tr[data-row]").count() == 3
-        await page.get_by_label("Until").fill("1h")
-        await page.get_by_label("Since").fill("2h")
+        await page.get_by_label("Until", exact=True).fill("1h")
+        await page.get_by_label("Since", exact=True).fill("2h")
         async with another_page(page):
             await page.get_by_role("button", name="Filter").click()
         assert "sort=due" in page.url
         assert await page.locator("tr[data-row]").count() == 0
-        assert await page.get_by_label("Since").input_value() == "2h"
+        assert await page.get_by_label("Since", exact=True).input_value() == "2h"
 
 
 async def test_all_that_match_are_those_of_the_time_range(chromium: Browser, stage: Stage) -> None:
