@@ -184,12 +184,19 @@ class Related(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """Something that a person should look at: what, in a sentence, since when, and the page that says more."""
+    """Something that a person should look at: what, in a sentence, since when, and the page that says more.
+
+    Those of one title are shown as one, by their subjects and values where they have them.
+    """
 
     title: str
     text: str
     since_at: Instant
     path: str
+    subject: str = ""
+    """What it is about: a task type, an instance."""
+    value: str = ""
+    """How much it is now, in few words."""
 
 
 @dataclass(frozen=True)
@@ -328,9 +335,11 @@ class Part:
         """What a person should look at now; the overview shows it."""
         return ()
 
-    async def attention_count(self) -> int:
-        """How much that is; asked for several times a second while somebody has a page open."""
-        return len(await self.attention())
+    async def badges(self) -> Mapping[str, int]:
+        """How much waits for somebody, by the entry of the menu that leads there: it is shown there while it is not 0,
+        and kept up to date. Asked for several times a second while somebody has a page open, so it must cost little."""
+        found = await self.attention()
+        return {self.name: len(found)} if found else {}
 
     # --- what it keeps about a user ---
 

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rota import Config, load_config
-from rota.alerts import AlertDuty, Alerts
+from rota.alerts import AlertDuty, Alerts, rules_of
 from rota.alerts.alert_store import AlertNotice
+from rota.alerts.rule_states import RuleState
 from rota.alerts.sinks import Sink
 from rota.clock import Instant
-from rota.core.task import NewTask, Settlement
+from rota.core.alert import ENGINE_KINDS
+from rota.core.task import NewTask, Settlement, TaskStatus
 from rota.core.task import Transition as TaskEvent
 from rota.core.task_type import RetryPolicy, TaskType
 from rota.database import Database
-from rota.stores.base import ClaimRequest, Store
+from rota.stores.base import ClaimRequest, Store, TaskQuery
 from rota.testing import FakeClock
 
 __all__ = ["Recorded", "Scene"]
@@ -56,6 +58,15 @@ class Scene:
         duty = AlertDuty(self.store, self.database, self.config(rules), clock=self.clock, instance=instance)
         duty.courier.sinks["there"] = sink or self.sink
         return duty
+
+    async def rules(self, rules: Mapping[str, object]) -> list[RuleState]:
+        """How the rules stand."""
+        return await self.alerts.rules(rules_of(self.config(rules)), ENGINE_KINDS)
+
+    async def purge(self, name: str = "work") -> None:
+        """Forget the dead letters."""
+        page = await self.store.find(TaskQuery(task_type=name, status=TaskStatus.FAILED))
+        await self.store.apply(TaskEvent.PURGE, [task.identity for task in page.items])
 
     async def add_type(self, name: str = "work", **settings: object) -> None:
         task_type = TaskType(name=name, retry=RetryPolicy(base_ms=0, max_ms=0), **settings)  # pyright: ignore[reportArgumentType] -- tests name real settings

@@ -21,7 +21,7 @@ from rota.access import Role
 from rota.alerts import AlertDuty, Alerts, kinds_of, rules_of
 from rota.alerts.section import AlertsConfig
 from rota.batches.alert_kinds import ALERT_KINDS
-from rota.core.alert import ENGINE_KINDS, AlertRule, AlertUnit
+from rota.core.alert import BUILT_IN, ENGINE_KINDS, AlertRule, AlertUnit
 from rota.errors import InvalidConfig
 from rota.part import AlertContext, Measured, MeasuredKind, Part
 from rota.testing import until
@@ -309,3 +309,35 @@ def test_an_amount_is_shown_in_its_unit(unit: AlertUnit, amount: float, shown: s
 def test_what_a_part_brings_has_a_default_that_brings_nothing() -> None:
     kinds: list[MeasuredKind] = list(Part().alert_kinds())
     assert kinds == []
+
+
+# --- the built-in rules and one's own --------------------------------------------------------------------------------
+
+
+async def both_rules(scene: Scene, **own: object) -> list[tuple[str, str]]:
+    """What fires with the built-in rules and one more, for two types with a dead letter each."""
+    for name in ("work", "other"):
+        await scene.add_type(name)
+        await scene.fail("u1", name=name)
+    section = {"rules": {"mine": {"kind": "dead_letters", "for": "0s", "to": ["log"], **own}}}
+    config = load_config({"store": "memory://", "alerts": section}, environ={})
+    await AlertDuty(scene.store, scene.database, config, clock=scene.clock).run_once()
+    return sorted((one.rule, one.subject) for one in await scene.alerts.firing())
+
+
+async def test_a_rule_of_ones_own_takes_the_place_of_the_built_in_one_of_its_kind(scene: Scene) -> None:
+    assert await both_rules(scene) == [("mine", "other"), ("mine", "work")]
+
+
+async def test_one_that_wants_more_keeps_the_built_in_one_from_firing(scene: Scene) -> None:
+    assert await both_rules(scene, threshold=5) == []
+
+
+async def test_a_rule_for_one_type_takes_its_place_there_and_nowhere_else(scene: Scene) -> None:
+    assert await both_rules(scene, type="work") == [("dead_letters", "other"), ("mine", "work")]
+
+
+def test_the_built_in_rules_of_other_kinds_stay() -> None:
+    section = {"rules": {"mine": {"kind": "dead_letters"}}}
+    names = set(rules_of(load_config({"alerts": section}, environ={})))
+    assert names == {"mine", *BUILT_IN} - {"dead_letters"}

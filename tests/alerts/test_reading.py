@@ -8,9 +8,9 @@ from rota.alerts.reading import Reading, measure
 from rota.clock import MINUTE
 from rota.core.alert import AlertRule, EngineKind
 from rota.core.history import of_run
-from rota.core.task import Activity, NewTask
+from rota.core.task import Activity, NewTask, Settlement, Transition
 from rota.core.task_type import TriggerMode
-from rota.stores.base import Beat, ClaimRequest
+from rota.stores.base import Beat, ClaimRequest, RunQuery
 from rota.triggers import Interval, encode_trigger
 
 
@@ -85,6 +85,21 @@ async def test_missed_fires_are_those_that_nobody_ran(scene: Scene) -> None:
     assert reading.value == "9"
     scene.clock.advance("6m")
     assert not (await read(scene, EngineKind.MISSED_FIRES))["work"].holds
+
+
+async def test_an_overlap_is_no_missed_fire(scene: Scene) -> None:
+    """To leave out what falls into a run is what the schedule asks for."""
+    await scene.add_type(trigger_mode=TriggerMode.ONCE)
+    trigger = encode_trigger(Interval(MINUTE, anchor_at=scene.clock.now()))
+    await scene.store.schedule([NewTask(task_type="work", key="series", trigger=trigger)])
+    scene.clock.advance("1m")
+    claim = ClaimRequest(wants=[("work", 1)], instance="x", claim_id="c", lease_ms=10_000)
+    (task,) = (await scene.store.claim(claim)).tasks
+    scene.clock.advance("3m30s")
+    done = Settlement(task_type="work", key="series", token=task.token, transition=Transition.COMPLETE)
+    await scene.store.settle([done])
+    assert [run.reason for run in (await scene.store.runs(RunQuery(task_type="work"))).items].count("overlap") == 1
+    assert (await read(scene, EngineKind.MISSED_FIRES))["work"].value == "0"
 
 
 async def test_an_open_breaker_is_a_user_who_is_refused(scene: Scene) -> None:

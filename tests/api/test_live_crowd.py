@@ -30,7 +30,7 @@ class Ticking:
     """A world in which something is different at every look; `alerts` carries the time of the look."""
 
     async def look(self) -> Picture:
-        return Picture(alerts=now_ms())
+        return Picture(badges={"alerts": now_ms()})
 
 
 class Listener:

@@ -172,7 +172,7 @@ async def test_what_a_person_should_look_at(app: Rota) -> None:
     await dead_letter(database, "e2")
     dead, _ = await part.attention()
     assert (dead.title, dead.text) == ("Dead events", "2 events were given up. Redrive or purge them.")
-    assert await part.attention_count() == 2
+    assert await part.badges() == {"events": 2}
 
 
 async def test_nothing_of_it_makes_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

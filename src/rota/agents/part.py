@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -108,6 +108,12 @@ class AgentsPart(Part):
         if task_type != AGENT:
             return ()
         return (Related("run of the agent", key, f"/schedules/{AGENT}/{quote(key, safe='')}"),)
+
+    async def badges(self) -> Mapping[str, int]:
+        """What waits for a person to agree."""
+        from rota.agents.schedules.origins import Origins
+
+        return {"agents": await Origins(await self.host.database()).count_waiting()}
 
     async def diagnose(self, config: Config) -> Sequence[CheckResult]:
         """Where they would run. That they do not is no error: not everybody has any."""

@@ -15,6 +15,10 @@ _HOMES = {
         "AlertDuty",
         "try_sink",
     ),
+    "rota.alerts.operator": (
+        "AlertOperator",
+        "rules_as_they_stand",
+    ),
     "rota.alerts.kinds": (
         "kinds_of",
         "rules_of",

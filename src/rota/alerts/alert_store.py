@@ -8,12 +8,15 @@ not used.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, exists, select
+from sqlalchemy import Connection, Row, exists, func, select
 
 from rota.alerts.delivery import OPEN, Delivered, Tried
 from rota.alerts.reading import Reading
+from rota.alerts.rule_states import note_rules
+from rota.alerts.silences import Silence, drop_silences, in_force, silenced_until
 from rota.clock import DAY, MINUTE, Instant, Millis
 from rota.core.alert import LOG, AlertChange, AlertRule, AlertState, AlertStep, Known, step
 from rota.database import Database
@@ -61,13 +64,15 @@ class AlertStore:
         rules: Mapping[str, AlertRule],
         gap_ms: Millis,
         unmeasured: Collection[str] = (),
+        limits: Mapping[str, str] = MappingProxyType({}),
     ) -> list[AlertNotice]:
         """Make every rule's step; what began to fire and what was resolved by it. Nothing if the turn is over.
 
-        Of the rules that are `unmeasured`, by their names, nobody knows how it is: they stay as they are.
+        Of the rules that are `unmeasured`, by their names, nobody knows how it is: they stay as they are. `limits` are
+        the thresholds as people read them.
         """
         return await self.database.write(
-            lambda connection: self._apply(connection, readings, rules, gap_ms, unmeasured)
+            lambda connection: self._apply(connection, readings, rules, gap_ms, unmeasured, limits)
         )
 
     def _apply(
@@ -77,6 +82,7 @@ class AlertStore:
         rules: Mapping[str, AlertRule],
         gap_ms: Millis,
         unmeasured: Collection[str],
+        limits: Mapping[str, str],
     ) -> list[AlertNotice]:
         if not self.turn.is_mine(connection):
             return []
@@ -85,10 +91,14 @@ class AlertStore:
         rows = connection.execute(select(states).where(states.c.rule != "")).all()
         known = {(str(row.rule), str(row.subject)): row for row in rows if row.rule not in unmeasured}
         seen = [*readings, *_gone(known, readings, rules, now)]
+        silences = in_force(connection, now)
         notices: list[AlertNotice] = []
         for reading in seen:
-            notice = self._step(connection, reading, known.get((reading.rule, reading.subject)), rules, now, gap_ms)
+            row = known.get((reading.rule, reading.subject))
+            notice = self._step(connection, reading, row, rules, silences, now, gap_ms)
             notices += [] if notice is None else [notice]
+        measured = {name: rule for name, rule in rules.items() if name not in unmeasured}
+        note_rules(connection, measured, limits, readings, now)
         return notices
 
     def _step(
@@ -97,19 +107,29 @@ class AlertStore:
         reading: Reading,
         row: Row[Any] | None,
         rules: Mapping[str, AlertRule],
+        silences: Sequence[Silence],
         now: Instant,
         gap_ms: Millis,
     ) -> AlertNotice | None:
         rule = rules.get(reading.rule)
         before = None if row is None else Known(AlertState(row.state), row.since_at, row.seen_at)
         made = step(before, reading.holds, now, hold_ms=0 if rule is None else rule.for_ms, gap_ms=gap_ms)
-        _write(connection, reading, before, made)
+        sinks = (LOG,) if rule is None else rule.to
+        is_silent = silenced_until(silences, reading.rule, reading.subject) is not None
+        was_told = row is None or bool(row.told)
+        told = not is_silent if made.change is AlertChange.FIRING else was_told
+        if made.change is None and made.known.state is AlertState.FIRING and not (was_told or is_silent):
+            _write(connection, reading, before, made, told=True)
+            return _tell_after_all(connection, reading, sinks)
+        _write(connection, reading, before, made, told=told)
         if made.change is None:
             return None
-        sinks = (LOG,) if rule is None else rule.to
+        if not told:
+            # Of the end of it nobody is told either who was not told of its beginning.
+            return _note(connection, reading, made.change, now, Delivered.to_nobody())
         if made.change is AlertChange.RESOLVED:
             sinks = _told_of(connection, reading) or sinks
-        return _note(connection, reading, made.change, now, sinks)
+        return _note(connection, reading, made.change, now, Delivered.to(sinks))
 
     # --- deliveries ---
 
@@ -145,6 +165,7 @@ class AlertStore:
 
         def forget(connection: Connection) -> int:
             old = history.c.at < self._now(connection) - KEPT_MS
+            drop_silences(connection, self._now(connection))
             return connection.execute(history.delete().where(old, ~still)).rowcount
 
         return await self.database.write(forget)
@@ -172,22 +193,20 @@ def _gone(
     return found
 
 
-def _write(connection: Connection, reading: Reading, before: Known | None, made: AlertStep) -> None:
+def _write(connection: Connection, reading: Reading, before: Known | None, made: AlertStep, *, told: bool) -> None:
     place = reading.rule, reading.subject
     if made.known.state is AlertState.OK:
         # Nothing to remember: no row means that all is well.
         if before is not None:
             connection.execute(states.delete().where(_is_at(place)))
-    elif before is None:
-        _insert(connection, place, made.known, reading.value)
+        return
+    known = made.known
+    row = {"state": known.state.value, "since_at": known.since_at, "seen_at": known.seen_at, "told": int(told)}
+    measured = {"value": reading.value, "summary": reading.summary}
+    if before is None:
+        connection.execute(states.insert().values(rule=place[0], subject=place[1], **row, **measured))
     else:
-        row = {"state": made.known.state.value, "since_at": made.known.since_at, "seen_at": made.known.seen_at}
-        connection.execute(states.update().where(_is_at(place)).values(**row, value=reading.value))
-
-
-def _insert(connection: Connection, place: tuple[str, str], known: Known, value: str) -> None:
-    row = {"rule": place[0], "subject": place[1], "state": known.state.value}
-    connection.execute(states.insert().values(**row, since_at=known.since_at, seen_at=known.seen_at, value=value))
+        connection.execute(states.update().where(_is_at(place)).values(**row, **measured))
 
 
 def _exchange(connection: Connection, before: AlertNotice, after: AlertNotice) -> bool:
@@ -202,10 +221,19 @@ def _told_of(connection: Connection, reading: Reading) -> tuple[str, ...]:
     return tuple(Delivered.decode(connection.execute(newest).scalar()).sinks)
 
 
+def _tell_after_all(connection: Connection, reading: Reading, sinks: Iterable[str]) -> AlertNotice | None:
+    """The silence is over and it still fires: what was kept back is told now, as it is by now."""
+    place = (history.c.rule == reading.rule) & (history.c.subject == reading.subject)
+    newest = select(func.max(history.c.id)).where(place).scalar_subquery()
+    now_told = {"value": reading.value, "summary": reading.summary, "delivered": Delivered.to(sinks).encode()}
+    told = history.update().where(history.c.id == newest).values(**now_told).returning(history)
+    row = connection.execute(told).one_or_none()
+    return None if row is None else _notice(row)
+
+
 def _note(
-    connection: Connection, reading: Reading, change: AlertChange, now: Instant, sinks: Iterable[str]
+    connection: Connection, reading: Reading, change: AlertChange, now: Instant, delivered: Delivered
 ) -> AlertNotice:
-    delivered = Delivered.to(sinks)
     row = {
         "at": now,
         "rule": reading.rule,

@@ -53,11 +53,18 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False
     until_at: Instant = 0
     sinks: Mapping[str, Tried] = {}
+    silenced: bool = False
+    """Whether nobody was told, because somebody wanted silence."""
 
     @classmethod
     def to(cls, sinks: Iterable[str]) -> Delivered:
         """Nothing was tried yet."""
         return cls(sinks={name: Tried() for name in sinks})
+
+    @classmethod
+    def to_nobody(cls) -> Delivered:
+        """Somebody wants silence."""
+        return cls(done=True, silenced=True)
 
     @classmethod
     def decode(cls, text: str | None) -> Delivered:

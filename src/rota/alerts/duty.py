@@ -96,6 +96,7 @@ class _Watch(Duty[WatchReport]):
         self._open = alert_store
         self._kinds = kinds
         self._rules = rules_of(config, kinds)
+        self._limits = {name: kinds[rule.kind].shown_limit(rule) for name, rule in self._rules.items()}
         self._check_ms = check_ms
         self._on_change = on_change
         self._looks = 0
@@ -114,7 +115,11 @@ class _Watch(Duty[WatchReport]):
         look = await look_at(self._rules.values(), self._kinds, self._store, alert_store.database, seconds=patience)
         # A look that comes late is still the next look; one that comes much later knows nothing of what was between.
         notices = await alert_store.apply(
-            look.readings, self._rules, gap_ms=3 * self._check_ms + MINUTE, unmeasured=look.unmeasured
+            look.readings,
+            self._rules,
+            gap_ms=3 * self._check_ms + MINUTE,
+            unmeasured=look.unmeasured,
+            limits=self._limits,
         )
         if notices:
             self._on_change()

@@ -35,7 +35,7 @@ def shown_kinds(parts: Iterable[Part]) -> list[dict[str, object]]:
         {
             "kind": kind.name,
             "about": kind.about,
-            "threshold": f"{'below ' if kind.fires_below else ''}{kind.unit.shown(kind.usual)}",
+            "threshold": kind.shown_limit(AlertRule(name=kind.name, kind=kind.name, threshold=kind.usual)),
             "unit": kind.unit.value,
             "takes_type": kind.takes_type,
         }
@@ -44,12 +44,15 @@ def shown_kinds(parts: Iterable[Part]) -> list[dict[str, object]]:
 
 
 def rules_of(config: Config, kinds: Mapping[str, AlertKind] = ENGINE_KINDS) -> dict[str, AlertRule]:
-    """The rules that count: those of the configuration over the built-in ones, each with its threshold.
+    """The rules that count: those of the configuration, and the built-in ones of whose kind it has none for all; each
+    with its threshold.
 
     Who loaded the configuration knew the parts, as a rule. A rule whose kind none of these is, is refused here.
     """
     alerts = ALERTS_SECTION.of(config)
-    rules = {**(BUILT_IN if alerts.defaults else {}), **alerts.rules}
+    replaced = {rule.kind for rule in alerts.rules.values() if rule.type is None}
+    usual = {name: rule for name, rule in BUILT_IN.items() if rule.kind not in replaced} if alerts.defaults else {}
+    rules = {**usual, **alerts.rules}
     for name, rule in rules.items():
         if rule.kind not in kinds:
             raise InvalidConfig(f"alerts.rules.{name}.kind is {rule.kind!r}. {refuse_kind(rule.kind, kinds)}")
@@ -68,10 +71,12 @@ class Look(NamedTuple):
 async def look_at(
     rules: Iterable[AlertRule], kinds: Mapping[str, AlertKind], store: Store, database: Database, *, seconds: float
 ) -> Look:
-    """Every rule, for each of its subjects. A part has so many seconds to measure one of its kinds."""
+    """Every rule, for each of its subjects; a built-in one says nothing of what a rule of its kind that somebody has
+    written looks at. A part has so many seconds to measure one of its kinds."""
+    by_name = {rule.name: rule for rule in rules}
     of_engine: list[AlertRule] = []
     of_parts: defaultdict[str, list[AlertRule]] = defaultdict(list)
-    for rule in rules:
+    for rule in by_name.values():
         (of_engine if rule.kind in ENGINE_KINDS else of_parts[rule.kind]).append(rule)
     readings = await measure(store, of_engine) if of_engine else []
     answers = await asyncio.gather(
@@ -83,7 +88,16 @@ async def look_at(
             failures[name] = answer
         else:
             readings += answer
-    return Look(readings, failures, frozenset(rule.name for name in failures for rule in of_parts[name]))
+    own = [each for each in readings if not _is_built_in(by_name[each.rule])]
+    taken = {(by_name[each.rule].kind, each.subject) for each in own}
+    left = [each for each in readings if (by_name[each.rule].kind, each.subject) not in taken]
+    return Look([*own, *left], failures, frozenset(rule.name for name in failures for rule in of_parts[name]))
+
+
+def _is_built_in(rule: AlertRule) -> bool:
+    """Whether it is one of those that say nothing where somebody has a rule of that kind of their own."""
+    usual = BUILT_IN.get(rule.name)
+    return usual is not None and rule == ENGINE_KINDS[usual.kind].completed(usual)
 
 
 async def _measure(kind: AlertKind, context: AlertContext, seconds: float) -> list[Reading] | Exception:
@@ -111,4 +125,5 @@ def _reading(kind: MeasuredKind, rule: AlertRule, one: Measured) -> Reading:
     holds = one.amount < rule.limit if kind.fires_below else one.amount >= rule.limit
     value, limit = kind.unit.shown(one.amount), kind.unit.shown(rule.limit)
     words = kind.words.format(value=value, limit=limit, subject=one.subject, window=format_duration(rule.window_ms))
-    return Reading(rule.name, one.subject, holds, value, words)
+    share = rule.limit / max(one.amount, 1e-9) if kind.fires_below else one.amount / rule.limit
+    return Reading(rule.name, one.subject, holds, value, words, share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rota.alerts.section import ALERTS_SECTION
@@ -31,9 +31,9 @@ class AlertsPart(Part):
         return make_duties(self.host, context) if ALERTS_SECTION.of(self.host.config).enabled else []
 
     def routes(self) -> Sequence[APIRouter]:
-        from rota.alerts.faces.routes import router
+        from rota.alerts.faces.routes import acting, router
 
-        return [router]
+        return [router, acting]
 
     def pages(self) -> Pages:
         from rota.alerts.faces.pages import PAGES
@@ -41,11 +41,14 @@ class AlertsPart(Part):
         return PAGES
 
     async def attention(self) -> Sequence[Attention]:
-        firing = await (await self._alerts()).firing()
-        return [Attention(one.rule, one.summary, one.since_at, "/alerts") for one in firing]
+        return [
+            Attention(one.rule, one.summary, one.since_at, "/alerts", one.subject, one.value)
+            for one in await (await self._alerts()).firing()
+            if one.silenced_until is None
+        ]
 
-    async def attention_count(self) -> int:
-        return await (await self._alerts()).count()
+    async def badges(self) -> Mapping[str, int]:
+        return {"alerts": await (await self._alerts()).count()}
 
     async def _alerts(self) -> Alerts:
         from rota.alerts.alerts import Alerts

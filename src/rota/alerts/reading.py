@@ -26,7 +26,8 @@ MOST_MISSED: Final = 200
 MOST_BLOCKED: Final = 50
 """Failed tasks of one type that are looked at for open breakers."""
 
-_MISSED: Final = frozenset({"misfire", "overlap"})
+_MISSED: Final = "misfire"
+"""The reason of such a record. An overlap is none of them: to leave it out, or to queue one, is what was asked for."""
 
 
 class Reading(NamedTuple):
@@ -37,6 +38,8 @@ class Reading(NamedTuple):
     holds: bool
     value: str
     summary: str
+    share: float = 0.0
+    """How much of its limit is reached: 1 is all of it. The subject with the most is the one to tell of."""
 
 
 class _Picture(NamedTuple):
@@ -81,7 +84,7 @@ async def _missed(store: Store) -> list[RunRecord]:
     found: list[RunRecord] = []
     for status in (RunStatus.SKIPPED, RunStatus.COALESCED):
         found += (await store.runs(RunQuery(status=status, limit=MOST_MISSED))).items
-    return [run for run in found if run.reason in _MISSED]
+    return [run for run in found if run.reason == _MISSED]
 
 
 async def _blocked(
@@ -118,13 +121,15 @@ def _failure_rate(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             failed[piece.task_type] += failed_in(piece)
     for name in _types(rule, picture):
         share = failed[name] / runs[name] if runs[name] else 0.0
+        is_enough = runs[name] >= rule.at_least
         yield Reading(
             rule.name,
             name,
-            runs[name] >= rule.at_least and share >= rule.limit,
-            f"{share:.0%}",
+            is_enough and share >= rule.limit,
+            f"{share:.0%}" if is_enough else f"{_many(runs[name], 'run')}, too few" if runs[name] else "no runs",
             f"{failed[name]:,} of {_many(runs[name], 'run')} of {name} failed within {format_duration(rule.window_ms)}"
             f" ({share:.0%}; the limit is {rule.limit:.0%}).",
+            share / rule.limit if is_enough else 0.0,
         )
 
 
@@ -138,6 +143,7 @@ def _queue_depth(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             pending >= max(limit, 1),
             f"{pending:,}",
             f"{_many(pending, 'task')} of {name} wait; the limit is {limit:,.0f}.",
+            pending / max(limit, 1),
         )
 
 
@@ -151,6 +157,7 @@ def _oldest_pending(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             format_duration(overdue),
             f"The first pending task of {name} is overdue by {format_duration(overdue)};"
             f" the limit is {format_duration(round(rule.limit * SECOND))}.",
+            overdue / (rule.limit * SECOND),
         )
 
 
@@ -164,6 +171,7 @@ def _dead_letters(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             f"{failed:,}",
             f"{_many(failed, 'task')} of {name} {'has' if failed == 1 else 'have'} failed for good,"
             " to be redriven or purged.",
+            failed / rule.limit,
         )
 
 
@@ -179,6 +187,7 @@ def _missed_fires(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             fires[name] >= rule.limit,
             f"{fires[name]:,}",
             f"{_many(fires[name], 'fire')} of {name} not run within {format_duration(rule.window_ms)}.",
+            fires[name] / rule.limit,
         )
 
 
@@ -192,6 +201,7 @@ def _breaker_open(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             blocked >= rule.limit,
             f"{blocked:,}{more}",
             f"The activity of {_many(blocked, 'user')}{more} of {name} is refused: their tasks failed too often.",
+            blocked / rule.limit,
         )
 
 
@@ -208,6 +218,7 @@ def _instance_lost(rule: AlertRule, picture: _Picture) -> Iterator[Reading]:
             format_duration(silent),
             f"The instance {beat.instance} (host {beat.host}, process {beat.pid}) has been silent for"
             f" {format_duration(silent)} without a goodbye.",
+            silent / (rule.limit * SECOND),
         )
 
 

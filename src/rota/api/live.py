@@ -40,7 +40,8 @@ class Picture:
     """What the feed shows, at one moment."""
 
     counts: Mapping[str, Counts] = field(default_factory=dict[str, Counts])
-    alerts: int = 0
+    badges: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How much waits for somebody, by the entries of the dashboard's menu."""
     instances: int = 0
     is_store_away: bool = False
 
@@ -108,6 +109,16 @@ class Feed:
     def is_looking(self) -> bool:
         """Whether it looks again and again: while somebody listens, and a moment longer."""
         return self._looking is not None and not self._looking.done()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the picture is no older than a look."""
+        return self.is_looking and self._has_looked
+
+    @property
+    def picture(self) -> Picture:
+        """What was seen last."""
+        return self._picture
 
     async def close(self) -> None:
         """End every stream and stop looking. Closing twice is harmless."""
@@ -215,7 +226,7 @@ class Feed:
         except StoreError:
             # The last counts are the best that is known; the listeners are told that they are old.
             known = self._picture
-            picture = Picture(known.counts, known.alerts, known.instances, is_store_away=True)
+            picture = Picture(known.counts, known.badges, known.instances, is_store_away=True)
         except Exception:
             log.exception("live feed could not look")
             picture = self._picture
@@ -245,7 +256,8 @@ def _data(picture: Picture, types: list[str]) -> bytes:
         {
             "types": types,
             "counts": {name: picture.counts[name] for name in types if name in picture.counts},
-            "alerts": picture.alerts,
+            "alerts": picture.badges.get("alerts", 0),
+            "badges": picture.badges,
             "instances": picture.instances,
             "is_store_away": picture.is_store_away,
         }

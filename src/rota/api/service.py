@@ -7,7 +7,7 @@ async with Service(app) as service:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -17,6 +17,7 @@ from rota.app.rota import Rota
 from rota.app.views import alive
 from rota.clock import Clock, SystemClock
 from rota.errors import InvalidConfig
+from rota.stores.base import Counts
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,10 +91,23 @@ class Service:
     async def look(self) -> Picture:
         """What the live feed shows, as it is now."""
         store = await self.app.store()
-        counts, instances, now, alerts = await asyncio.gather(
-            store.counts(), store.instances(), store.now(), self.app.host.attention_count()
+        counts, instances, now, badges = await asyncio.gather(
+            store.counts(), store.instances(), store.now(), self.app.host.badges()
         )
-        return Picture(counts=counts, alerts=alerts, instances=len(alive(instances, now)))
+        return Picture(counts=counts, badges=_badges(badges, counts), instances=len(alive(instances, now)))
+
+    async def badges(self) -> Mapping[str, int]:
+        """How much waits for somebody, by the entries of the menu: as the live feed has just seen it, or seen now."""
+        if self.feed.is_fresh:
+            return self.feed.picture.badges
+        counts, badges = await asyncio.gather((await self.app.store()).counts(), self.app.host.badges())
+        return _badges(badges, counts)
+
+
+def _badges(of_parts: Mapping[str, int], counts: Mapping[str, Counts]) -> dict[str, int]:
+    """What waits for somebody, with the store's own dead letters; what is 0 is left out."""
+    found = {**of_parts, "dead_letters": sum(each.failed for each in counts.values())}
+    return {name: count for name, count in found.items() if count}
 
 
 def _base_path(given: str) -> str:

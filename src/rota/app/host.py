@@ -8,6 +8,7 @@ faces over one, and a part is installed in one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -168,9 +169,12 @@ class Host:
         found = await asyncio.gather(*(part.attention() for part in self.parts.values()))
         return [one for several in found for one in several]
 
-    async def attention_count(self) -> int:
-        """How much that is."""
-        return sum(await asyncio.gather(*(part.attention_count() for part in self.parts.values())))
+    async def badges(self) -> dict[str, int]:
+        """How much waits for somebody, by the entries of the menu, as the parts say."""
+        found: Counter[str] = Counter()
+        for badges in await asyncio.gather(*(part.badges() for part in self.parts.values())):
+            found.update(badges)
+        return dict(found)
 
     def attach(self, part: Part) -> None:
         """Know a part, which may be at work in another process. It takes the place of one with its name."""

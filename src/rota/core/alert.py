@@ -81,6 +81,10 @@ class AlertKind:
         """A rule with the usual threshold, if it says none."""
         return replace(rule, threshold=self.usual) if rule.threshold is None else rule
 
+    def shown_limit(self, rule: AlertRule) -> str:
+        """The threshold of a rule as people read it."""
+        return f"{'below ' if self.fires_below else ''}{self.unit.shown(self.completed(rule).limit)}"
+
     def problems(self, rule: AlertRule) -> list[tuple[str, str]]:
         """What of a rule of this kind is impossible: the setting, and what to do."""
         found: list[tuple[str, str]] = []
@@ -133,8 +137,8 @@ ENGINE_KINDS: Final[Mapping[str, AlertKind]] = {
             EngineKind.MISSED_FIRES,
             1.0,
             AlertUnit.NUMBER,
-            "nominal fires within `window` that were not run, because nobody was there or the last run was still going"
-            " on (the newest 200 records are looked at)",
+            "nominal fires within `window` that were not run because nobody was there in time; one that was left out"
+            " since the last run was still going on is none (the newest 200 records are looked at)",
         ),
         _engine(
             EngineKind.BREAKER_OPEN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -99,7 +100,12 @@ def _router() -> APIRouter:
 
 
 async def _view(site: Site, request: Request) -> View:
-    return View(site, request, await principal_of(request), site.service.clock.now())
+    view = View(site, request, await principal_of(request), site.service.clock.now())
+    if view.is_signed_in:
+        # Without the store a page says so itself, if it needs it.
+        with suppress(StoreError):
+            view.badges = await site.service.badges()
+    return view
 
 
 def _add_page(router: APIRouter, site: Site, path: str, show: Show, role: Role) -> None:

@@ -106,7 +106,7 @@ class Site:
                 for block, name in blocks.items()
                 if block in template.blocks
             }
-            answer = JSONResponse({"regions": regions, "at": view.now}, page.status)
+            answer = JSONResponse({"regions": regions, "at": view.now, "badges": view.badges}, page.status)
         answer.headers["Cache-Control"] = "no-store"
         answer.headers["Vary"] = "Cookie, X-Rota-Fragment"
         return answer
@@ -151,6 +151,8 @@ class View:
         self.request = request
         self.now = now
         self._principal = principal
+        self.badges: Mapping[str, int] = {}
+        """How much waits for somebody, by the entries of the menu."""
         self.preferences = Preferences.of(request.cookies, hides_payloads=_hides_payloads(site.service))
         self.flash = _decoded_flash(request.cookies.get(FLASH))
         self.refusal = refusal_of(request)

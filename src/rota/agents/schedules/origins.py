@@ -130,6 +130,11 @@ class Origins:
         statement = statement.order_by(provenance.c.created_at, provenance.c.id).limit(1_000)
         return [origin_of(row) for row in await self._database.read(lambda c: c.execute(statement).all())]
 
+    async def count_waiting(self) -> int:
+        """How much that is, over all groups: the index holds nothing else."""
+        statement = select(func.count()).select_from(provenance).where(provenance.c.approval == "waiting")
+        return await self._database.read(lambda connection: int(connection.execute(statement).scalar_one()))
+
     # --- what is over ---
 
     async def old(self, before: Instant, after: str = "", limit: int = 200) -> list[str]:

@@ -12,12 +12,17 @@ __all__ = ["add_commands"]
 
 def add_commands(root: typer.Typer) -> None:
     @group_later(
-        "alert", "Alerts: what fires now, what has fired, what rules can look at, whether a sink can be reached.", root
+        "alert",
+        "Alerts: what fires now and how every rule stands, silence for a time, what has fired, the sinks.",
+        root,
     )
     def _alert(where: typer.Typer) -> None:
         from rota.alerts.faces import commands
 
         command(where, "ls")(commands.ls)
+        command(where, "rules", lists=True)(commands.rules)
+        command(where, "silence")(commands.silence)
+        command(where, "unsilence")(commands.unsilence)
         command(where, "history", lists=True)(commands.history)
         command(where, "kinds", lists=True)(commands.kinds)
         command(where, "test")(commands.try_out)

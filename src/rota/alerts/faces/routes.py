@@ -1,22 +1,37 @@
-"""Alerts: what fires now, what fired before, and what rules can look at."""
+"""Alerts: what fires now, how every rule stands, silence for a time, what fired before, and what rules can look at."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
+from pydantic import Field
 
 from rota.access import Role
-from rota.alerts import Alerts, shown_kinds
-from rota.api.auth import Viewing
-from rota.api.models import AnswerModel, Json, Moment
+from rota.alerts import AlertOperator, Alerts, rules_as_they_stand, shown_kinds
+from rota.alerts.silences import MAX_REASON
+from rota.api.auth import Calling, Viewing
+from rota.api.models import NO_NUL, AnswerModel, Duration, Json, Moment, RequestModel
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
-from rota.core.alert import AlertChange, AlertUnit
+from rota.clock import Millis, parse_duration
+from rota.core.alert import AlertChange, AlertState, AlertUnit
 
-__all__ = ["router"]
+__all__ = ["acting", "router"]
 
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="alerts")
+acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="alerts")
+
+RuleInPath = Annotated[str, Path(description="The name of a rule.", max_length=255, pattern=NO_NUL)]
+Subject = Annotated[
+    str,
+    Field(
+        max_length=255,
+        pattern=NO_NUL,
+        description="One type (or instance) of the rule. Left out: all that it looks at.",
+        examples=["memory_compression"],
+    ),
+]
 
 
 class FiringModel(AnswerModel):
@@ -26,9 +41,10 @@ class FiringModel(AnswerModel):
     subject: str
     since_at: Moment
     seen_at: Moment
-    value: str
+    value: Annotated[str, Field(description="How much it is now.")]
     summary: str
     is_clearing: bool
+    silenced_until: Annotated[Moment | None, Field(description="Until when its sinks are told of nothing.")]
 
 
 class AlertEventModel(AnswerModel):
@@ -42,6 +58,7 @@ class AlertEventModel(AnswerModel):
     value: str
     summary: str
     delivered: dict[str, dict[str, Json]]
+    silenced: Annotated[bool, Field(description="Whether nobody was told, because somebody wanted silence.")]
 
 
 class AlertsModel(AnswerModel):
@@ -50,6 +67,55 @@ class AlertsModel(AnswerModel):
     firing: list[FiringModel]
     history: list[AlertEventModel]
     cursor: str | None
+
+
+class SilenceModel(AnswerModel):
+    """Who wants silence of a rule, or of one subject of it, until when, and why."""
+
+    rule: str
+    subject: Annotated[str, Field(description="Empty: all that the rule looks at.")]
+    until_at: Moment
+    made_at: Moment
+    made_by: str
+    reason: str
+
+
+class RuleStateModel(AnswerModel):
+    """A rule as it stands over all its subjects."""
+
+    rule: str
+    kind: str
+    type: Annotated[str | None, Field(description="The one task type that it is about; null: each.")]
+    threshold: str
+    for_ms: Annotated[Millis, Field(description="For how long its condition must hold before it fires.")]
+    sinks: list[str]
+    state: Annotated[AlertState | None, Field(description="The worst of its subjects; null: not looked at yet.")]
+    since_at: Moment | None
+    firing: Annotated[int, Field(description="How many subjects fire.")]
+    subject: Annotated[str, Field(description="The one that is nearest to the threshold.")]
+    value: Annotated[str, Field(description="How much that is, as it was last measured.")]
+    seen_at: Moment | None
+    silenced_until: Moment | None
+    silences: list[SilenceModel]
+
+
+class RuleStatesModel(AnswerModel):
+    """Every rule that is looked at, and every one of this configuration."""
+
+    items: list[RuleStateModel]
+
+
+class UnsilenceRequest(RequestModel):
+    """What is to be heard again."""
+
+    subject: Subject = ""
+
+
+class SilenceRequest(UnsilenceRequest):
+    """What nobody is to be told of, for how long, and why."""
+
+    duration: Annotated[Duration, Field(description="Like `4h` or `7d`; 1m to 30d.", examples=["4h"])]
+    reason: Annotated[str, Field(max_length=MAX_REASON, pattern=NO_NUL, examples=["being worked on"])] = ""
 
 
 class AlertKindModel(AnswerModel):
@@ -78,6 +144,28 @@ async def list_alerts(service: Viewing, cursor: Cursor = None, limit: Limit = 50
         "history": [event.to_dict() for event in page.items],
         "cursor": page.cursor,
     }
+
+
+@router.get("/alerts/rules", operation_id="list_alert_rules", response_model=RuleStatesModel)
+async def list_alert_rules(service: Viewing) -> dict[str, Any]:
+    """Every rule: how it stands, with the value that is nearest to its threshold, and who wants silence of it."""
+    return {"items": [rule.to_dict() for rule in await rules_as_they_stand(service.app)]}
+
+
+@acting.post("/alerts/rules/{rule}/silence", operation_id="silence_alert", response_model=SilenceModel)
+async def silence_alert(
+    service: Viewing, principal: Calling, rule: RuleInPath, request: SilenceRequest
+) -> dict[str, object]:
+    """Tell nobody of a rule for a time. What fires is shown all the same, and told if it still fires at the end."""
+    duration_ms = parse_duration(request.duration, what="duration")
+    operator = AlertOperator(service.app, principal)
+    return (await operator.silence(rule, request.subject, duration_ms, request.reason)).to_dict()
+
+
+@acting.post("/alerts/rules/{rule}/unsilence", operation_id="unsilence_alert", status_code=204)
+async def unsilence_alert(service: Viewing, principal: Calling, rule: RuleInPath, request: UnsilenceRequest) -> None:
+    """Hear of a rule again: what fires still is told now."""
+    await AlertOperator(service.app, principal).unsilence(rule, request.subject)
 
 
 @router.get("/alerts/kinds", operation_id="list_alert_kinds", response_model=AlertKindsModel)

@@ -33,6 +33,7 @@ EVENT: Final[dict[str, Any]] = {
                     "types": {"type": "array", "items": {"type": "string"}},
                     "counts": {"type": "object"},
                     "alerts": {"type": "integer"},
+                    "badges": {"type": "object", "additionalProperties": {"type": "integer"}},
                     "instances": {"type": "integer"},
                     "is_store_away": {"type": "boolean"},
                 },

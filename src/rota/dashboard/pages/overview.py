@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rota.app.overview import Overview, overview
@@ -14,13 +16,52 @@ from rota.dashboard.over_time import columns_of, lateness, per_column, throughpu
 from rota.dashboard.pages.failures import rows_of
 from rota.dashboard.view import Page, View
 from rota.errors import InvalidInput
+from rota.part import Attention
 from rota.stores.base import Failures
 
-__all__ = ["show"]
+__all__ = ["Concern", "concerns_of", "show"]
 
 WINDOWS: Final = (30, 60, 180, 720)
 """Minutes to choose from."""
 MOST_FAILURES: Final = 6
+MOST_NAMED: Final = 3
+"""Subjects of one kind of alert that stand in the bar."""
+
+
+@dataclass(frozen=True)
+class Concern:
+    """All of one kind that a person should look at, as one."""
+
+    items: Sequence[Attention]
+
+    @property
+    def title(self) -> str:
+        return self.items[0].title
+
+    @property
+    def path(self) -> str:
+        return self.items[0].path
+
+    @property
+    def count(self) -> int:
+        return len(self.items)
+
+    @property
+    def words(self) -> str:
+        """What is the matter, in few words: the first subjects with how much it is now, or the sentence itself."""
+        named = [f"{one.subject} {one.value}".strip() for one in self.items if one.subject]
+        if not named:
+            return self.items[0].text
+        more = f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
+        return ", ".join(named[:MOST_NAMED]) + more
+
+
+def concerns_of(attention: Sequence[Attention]) -> list[Concern]:
+    """What needs a look, each kind once; of which there are most, first."""
+    groups: defaultdict[tuple[str, str], list[Attention]] = defaultdict(list)
+    for one in attention:
+        groups[one.title, one.path].append(one)
+    return sorted(map(Concern, groups.values()), key=lambda each: (-each.count, each.title))
 
 
 async def show(view: View) -> Page:
@@ -40,7 +81,7 @@ async def show(view: View) -> Page:
             "minutes": minutes,
             "windows": WINDOWS,
             "health": _health(seen),
-            "attention": attention,
+            "concerns": concerns_of(attention),
             "actions_of": {record.task_type.name: actions.of_type(record) for record in records},
             "records": {record.task_type.name: record for record in records},
             "throughput": throughput(view, columns, top),

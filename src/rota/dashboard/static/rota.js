@@ -111,7 +111,8 @@ async function fetchRegions() {
     });
     if (answer.status === 401) return void location.assign(`${base}/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     if (!answer.ok) throw new Error(answer.status === 503 ? "The store is unavailable" : `The service answered ${answer.status}`);
-    const { regions: fresh } = await answer.json();
+    const { regions: fresh, badges } = await answer.json();
+    showBadges(badges);
     for (const region of regions) {
       if (!(region.dataset.live in fresh)) continue;
       const template = document.createElement("template");
@@ -131,17 +132,28 @@ async function fetchRegions() {
   }
 }
 
+// How much waits for somebody, beside the entries of the menu.
+function showBadges(badges) {
+  for (const badge of all("[data-badge]")) {
+    const number = badges?.[badge.dataset.badge] ?? 0;
+    badge.hidden = !number;
+    find("b", badge).textContent = number < 1000 ? number : "999+";
+  }
+}
+
 function concerns(types) {
   const here = body.dataset.concerns;
   return here === "*" || types.includes(here);
 }
 
 function listen() {
-  if (!body.dataset.liveFrom || !body.dataset.concerns || stream || document.hidden) return;
+  if (!body.dataset.liveFrom || stream || document.hidden) return;
   stream = new EventSource(body.dataset.liveFrom);
   const onNews = (event) => {
     const news = JSON.parse(event.data);
     if (news.is_store_away) trouble("The store is unavailable. No data is lost; this page reconnects automatically.");
+    else if (!find("[data-live]")) trouble(""); // else whoever looks again says so
+    showBadges(news.badges);
     if (concerns(news.types || [])) refresh();
   };
   stream.addEventListener("open", () => { say("live", "live"); refresh(); });
@@ -157,7 +169,7 @@ function fallSilent() {
 }
 
 setInterval(() => {
-  if (document.hidden || !body.dataset.concerns) return;
+  if (document.hidden || !body.dataset.liveFrom) return;
   if (stream?.readyState === EventSource.CLOSED) {
     stream = null;
     listen();
