@@ -14,11 +14,17 @@ PROMISES = {
     "upkeep.py": ["ada sends message 1: created", "ada sends message 2: coalesced", "updating the profile of cleo"],
     "schedules.py": ["morning-brief: ", "agent: What changed", "success, nothing new", "still next: True"],
     "script.py": ["asked again: exists", "runs: 2", "completed: cat.png resized at attempt 2"],
+    "tracing/main.py": [
+        "  POST /orders\n    schedule charge_card  created\n",
+        "  run charge_card  retry  <- schedule charge_card\n    ask the bank\n    settle\n",
+        "  run charge_card  complete  <- schedule charge_card\n    ask the bank\n    settle\n",
+        "  run send_receipt  complete  <- schedule charge_card\n",
+    ],
 }
 
 
 def test_every_example_is_run_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PROMISES)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {name for name in PROMISES if "/" not in name}
 
 
 @pytest.mark.parametrize("name", PROMISES)

@@ -78,6 +78,7 @@ def test_it_answers_while_it_works_and_ends_when_told(number: signal.Signals, tm
         ready = one.get("/readyz").json()
         assert (ready["store"], ready["can_claim"], ready["reasons"]) == ("ok", True, [])
         assert one.get("/").status_code == 404
+        assert "/readyz" in one.get("/").json()["detail"]
         assert one.get("/api/tasks").status_code == 404
         assert httpx.post(f"{one.url}/metrics").status_code == 405
         assert httpx.get(f"{one.url}/metrics", headers={"Host": "evil.example"}).status_code == 400
@@ -219,7 +220,8 @@ async def test_on_the_network_metrics_are_for_those_with_a_token(sqlite_url: str
             assert await status(agent) == 403
             assert await status(viewer) == 200
             assert (await client.get("/healthz")).status_code == 200
-            assert (await client.get("/readyz")).status_code == 503, "nothing works here yet"
+            ready = await client.get("/readyz")
+            assert (ready.status_code, ready.json()["reasons"]) == (503, ["The worker has not begun yet."])
 
 
 LOOK = f"""{PROJECT}

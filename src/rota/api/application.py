@@ -49,6 +49,10 @@ def create_api(service: Service, *, dashboard: bool = True) -> FastAPI:
     api.state.service = service
     api.state.gate = Gate(service)
     api.add_middleware(Guard, service=service)
+    if (tracer := service.app.host.tracer) is not None:
+        from rota.telemetry.request_spans import RequestSpans
+
+        api.add_middleware(RequestSpans, tracer=tracer)
     _answer_errors(api)
     parts = list(service.app.host.parts.values())
     # Routes as they are: including a router makes each of its routes once more.

@@ -7,6 +7,8 @@ they do on the service, since they name types.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,7 +18,7 @@ from starlette.routing import Route
 from rota.access import Role
 from rota.api.auth import Gate, Need
 from rota.api.guard import Guard, shown_path
-from rota.api.problems import Refused, problem_of, problem_of_status, respond
+from rota.api.problems import Problem, Refused, problem_of, problem_of_status, respond
 from rota.api.service import Service
 from rota.app.readiness import readiness
 from rota.errors import RotaError
@@ -66,11 +68,15 @@ def _service(request: Request) -> Service:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
+    return respond(_problem_of(error), shown_path(request.scope))
+
+
+def _problem_of(error: Exception) -> Problem:
     if isinstance(error, RotaError):
-        problem = problem_of(error)
-    elif isinstance(error, Refused):
-        problem = error.problem
-    else:
-        assert isinstance(error, HTTPException)
-        problem = problem_of_status(error.status_code, error.detail, error.headers)
-    return respond(problem, shown_path(request.scope))
+        return problem_of(error)
+    if isinstance(error, Refused):
+        return error.problem
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return Problem(404, "not_found", "A worker shows /metrics, /healthz and /readyz, and nothing else.")
+    return problem_of_status(error.status_code, error.detail, error.headers)

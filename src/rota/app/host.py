@@ -14,6 +14,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec.structs import replace as replace_in
+
 from rota.app.background import Background
 from rota.app.connection import Connection
 from rota.app.duties import run_with_duties
@@ -83,6 +85,7 @@ class Host:
         self._settle(engine, config, clock, connects_by_itself=connects_by_itself)
         self.tasks = Tasks(self.ready, self.keys, self.config.timezone)
         self.schedules = Schedules(self.ready, config.timezone, lambda: self.clock.now())
+        self.schedules.producer = lambda: self.producer
         self.observers: list[Observer] = []
         """Who else wants to know of every run. They are told by workers that start after they came."""
         self.producer: Producer | None = None
@@ -258,9 +261,9 @@ class Host:
         if self.producer is None:
             touched = await self._offer(activity)
         else:
-            with self.producer.making("touch", task_type) as note:
-                touched = await self._offer(activity)
-                note(touched.outcome)
+            with self.producer.making("touch", task_type) as making:
+                touched = await self._offer(replace_in(activity, trace=making.trace))
+                making.led_to(touched.outcome)
         self.stats.touches[task_type][str(touched.outcome)] += 1
         return touched
 

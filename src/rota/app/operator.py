@@ -16,6 +16,7 @@ from msgspec.structs import replace as replace_query
 from rota.access import Actor, NewToken, Principal, Role, Token, Tokens
 from rota.app.again import SAME, once_more
 from rota.app.failures import one_failure
+from rota.app.making import schedule_one
 from rota.app.results import Receipt, ScheduleInfo, TaskDetails, answered, details_to_dict
 from rota.app.rota import Rota, ScheduleOptions
 from rota.app.schedules import ScheduleSettings
@@ -226,7 +227,7 @@ class Operator(Actor):
         new = once_more(task, payload, uuid.uuid4().hex[:8])
         async with self.recording("task.run_again", str(identity)) as note:
             note.before = _picture(task)
-            (scheduled,) = await store.schedule([new])
+            scheduled = await schedule_one(store, new, self._app.host.producer)
             if scheduled.outcome is ScheduleOutcome.EXISTS:
                 raise IllegalTransition(
                     f"{identity.task_type}/{shown_key(new.key)} is under way, so it was not made once more."

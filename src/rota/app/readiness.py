@@ -33,6 +33,8 @@ class Readiness:
     def reasons(self) -> list[str]:
         """What is wrong, in words that anybody may read."""
         found = [] if self.can_claim is None else [_first_words(reason) for reason in self.health.reasons]
+        if self.can_claim is False and not found:
+            found = ["The worker has not begun yet."]
         return found if self.is_store_there else [*found, "The store cannot be reached."]
 
     def to_dict(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from typing import (
 
 from rota.app.failures import FailureInfo
 from rota.app.host import Host
+from rota.app.making import schedule_one
 from rota.app.results import Receipt, RunInfo, Touch, encode_json
 from rota.app.schedules import instant_of
 from rota.app.seeds import SchedulerInterface
@@ -425,9 +426,7 @@ class Rota(SchedulerInterface):
         if self.host.producer is None:
             (scheduled,) = await store.schedule([new])
         else:
-            with self.host.producer.making("schedule", task_type) as note:
-                (scheduled,) = await store.schedule([new])
-                note(scheduled.outcome)
+            scheduled = await schedule_one(store, new, self.host.producer)
         return Receipt.of(scheduled, new.identity)
 
     def _new_task(

@@ -13,6 +13,7 @@ from typing import Final, TypedDict
 import msgspec
 from msgspec.structs import replace
 
+from rota.app.making import schedule_one
 from rota.app.results import ScheduleInfo, accepted, answered, encode_json
 from rota.app.tasks import Ready
 from rota.app.views import task_query
@@ -20,6 +21,7 @@ from rota.clock import Instant, from_datetime, parse_duration
 from rota.core.task import Identity, NewTask, Task, TaskStatus, Transition
 from rota.errors import InvalidInput, InvalidTrigger, UnknownTask
 from rota.keys import GLOBAL_KEY, check_id, check_task_type
+from rota.runtime.observer import Producer
 from rota.runtime.signals import Duration
 from rota.stores.base import DEFAULT_PAGE, Page, TaskSort
 from rota.triggers import (
@@ -66,6 +68,8 @@ class Schedules:
     """Schedules by id and type."""
 
     def __init__(self, ready: Ready, timezone: str, now: Callable[[], Instant]) -> None:
+        self.producer: Callable[[], Producer | None] = lambda: None
+        """Who wants to stand around every call that makes a schedule."""
         self._ready = ready
         self._timezone = timezone
         self._now = now
@@ -126,7 +130,7 @@ class Schedules:
         (current,) = await store.get([identity])
         if current is not None and current.status.is_live:
             new = _continued(current, new)
-        (scheduled,) = await store.schedule([new])
+        scheduled = await schedule_one(store, new, self.producer())
         return self._info(accepted(scheduled, identity))
 
     async def get(self, schedule_id: str, type: str) -> ScheduleInfo | None:  # noqa: A002 - as in upsert

@@ -222,6 +222,7 @@ def schedule(entry: Entry, new: NewTask, task_type: TaskType, now: Instant) -> S
         expires_at=new.expires_at,
         last_token=0 if entry.task is None else entry.task.last_token,
         last_outcome=None if entry.task is None else entry.task.last_outcome,
+        trace=new.trace,
     )
     return Step(Answer.OK, task, entry.past)
 
@@ -235,6 +236,7 @@ def schedule_activity(entry: Entry, activity: Activity, due_at: Instant, task_ty
         user_id=activity.user_id,
         device_id=activity.device_id,
         agent_id=activity.agent_id,
+        trace=activity.trace,
     )
     step = schedule(entry, new, task_type, now)
     if step.task is None or step.answer is not Answer.OK:

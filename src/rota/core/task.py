@@ -194,6 +194,8 @@ class Task(Identified, frozen=True, gc=False):
     progress: str | None = None
     failure: str | None = None
     """The group that its last run's failure belongs to (`core/failure.py`)."""
+    trace: str | None = None
+    """The context in which it was made (a `traceparent`), if its maker is traced: its runs are linked to it."""
 
     @property
     def shown_progress(self) -> str | None:
@@ -311,6 +313,7 @@ class NewTask(Identified, frozen=True, kw_only=True, gc=False):
     max_runs: int | None = None
     expires_at: Instant | None = None
     replace: bool = False
+    trace: str | None = None
 
 
 class Change(Identified, frozen=True, kw_only=True, gc=False):
@@ -332,6 +335,7 @@ class Activity(Identified, frozen=True, kw_only=True, gc=False):
     device_id: str | None = None
     agent_id: str | None = None
     at: Instant | None = None
+    trace: str | None = None
 
 
 class Lease(NamedTuple):

@@ -6,7 +6,6 @@ it stands behind a guard, and its first error of each kind is logged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -16,16 +15,28 @@ from rota.logs import get_logger
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
 
-__all__ = ["Guarded", "Observer", "Producer"]
+__all__ = ["Guarded", "Making", "Observer", "Producer"]
 
 log = get_logger("rota.runtime")
+
+
+class Making(Protocol):
+    """One call that makes work."""
+
+    @property
+    def trace(self) -> str | None:
+        """The context of the call, as a `traceparent`: it stays with what is made, so that its runs can be linked."""
+        ...
+
+    def led_to(self, outcome: str) -> None:
+        """What the call has led to."""
 
 
 class Producer(Protocol):
     """Stands around the calls that make work."""
 
-    def making(self, verb: str, task_type: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Around one call (touch, schedule); the block hands in what it led to."""
+    def making(self, verb: str, task_type: str) -> AbstractContextManager[Making]:
+        """Around one call (touch, schedule)."""
         ...
 
 

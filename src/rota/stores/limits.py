@@ -88,7 +88,7 @@ def check_new(new: NewTask) -> None:
     _check_series(new.trigger, new.policy)
     for name, text in (("serial", new.serial), ("owner", new.owner), ("user_id", new.user_id)):
         _check_text(name, text, MAX_SHORT)
-    for name, text in (("device_id", new.device_id), ("agent_id", new.agent_id)):
+    for name, text in (("device_id", new.device_id), ("agent_id", new.agent_id), ("trace", new.trace)):
         _check_text(name, text, MAX_SHORT)
     if new.priority is not None:
         _check_priority(new.priority)
@@ -113,7 +113,7 @@ def check_change(change: Change) -> None:
 
 def check_activity(activity: Activity) -> None:
     check_identity(activity)
-    for name in ("user_id", "device_id", "agent_id"):
+    for name in ("user_id", "device_id", "agent_id", "trace"):
         _check_text(name, getattr(activity, name), MAX_SHORT)
 
 

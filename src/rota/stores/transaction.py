@@ -41,6 +41,8 @@ class Completion(NamedTuple):
     user_id: str | None
     device_id: str | None
     agent_id: str | None
+    trace: str | None = None
+    """The context in which it was made: what comes after it is linked to the same maker."""
     log_id: str | None = None
     """Where it stands in the log, if it may be handed on more than once: by it a follower knows what it has seen."""
 

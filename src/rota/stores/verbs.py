@@ -755,6 +755,7 @@ def _hand_on(work: Work, identity: Identity, completion: Completion) -> None:
         user_id=completion.user_id,
         device_id=completion.device_id,
         agent_id=completion.agent_id,
+        trace=completion.trace,
     )
     work.apply(lifecycle.schedule(entry, new, follower, work.now), identity)
 

@@ -104,7 +104,7 @@ class Work:
             self._record(run)
         if step.completed and step.task is not None and identity.task_type in self._followed:
             task = step.task
-            self._completions.append(Completion(*identity, task.user_id, task.device_id, task.agent_id))
+            self._completions.append(Completion(*identity, task.user_id, task.device_id, task.agent_id, task.trace))
 
     def claim_plain(self, task_type: TaskType, claimed: Sequence[Task]) -> bool:
         """Write plain tasks that one claim has taken, and count them; False if the store has no shorter way."""

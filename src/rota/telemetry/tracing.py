@@ -2,13 +2,16 @@
 
 Only the API is used, so whoever runs Rota chooses the SDK and where spans go. Without the extra `otel`, or without a
 provider, nothing is registered and nothing is paid. Spans carry the type, the attempt, the reason and the lateness; no
-payload, no key, no user. A task carries no trace context through the store, so a run's span begins a trace of its own,
-in which the handler's spans are children of the run's.
+payload, no key, no user.
+
+A run may begin hours after its task was made, and one run answers many touches. So its span begins a trace of its own,
+in which the handler's spans are children of the run's, and is linked to the call that has made the task: the context
+of that call is kept with the task, over retries and fires, and handed on to what comes after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,9 +22,10 @@ from rota.core.task import Task, Transition
 from rota.errors import InvalidConfig, RotaError
 from rota.runtime.running import Running
 from rota.runtime.verdict import Verdict
+from rota.telemetry.traceparent import context_of, traceparent_of
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer, TracerProvider
+    from opentelemetry.trace import Link, Span, Tracer, TracerProvider
 
 __all__ = ["trace", "trace_if_configured"]
 
@@ -57,6 +61,19 @@ def trace_if_configured(app: Rota) -> bool:
     return True
 
 
+class _CallSpan(NamedTuple):
+    """A `Making` with a span around it."""
+
+    span: Span
+
+    @property
+    def trace(self) -> str | None:
+        return traceparent_of(self.span.get_span_context())
+
+    def led_to(self, outcome: str) -> None:
+        self.span.set_attribute("rota.outcome", str(outcome))
+
+
 class _CallSpans:
     """A `Producer` with a span around every call that makes work."""
 
@@ -64,7 +81,7 @@ class _CallSpans:
         self._tracer = tracer
 
     @contextmanager
-    def making(self, verb: str, task_type: str) -> Generator[Callable[[str], None]]:
+    def making(self, verb: str, task_type: str) -> Generator[_CallSpan]:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         # An error's message may name a key or a user, so the span gets its code only.
@@ -76,7 +93,7 @@ class _CallSpans:
             set_status_on_exception=False,
         ) as span:
             try:
-                yield lambda outcome: span.set_attribute("rota.outcome", str(outcome))
+                yield _CallSpan(span)
             except Exception as error:
                 code = error.code if isinstance(error, RotaError) else type(error).__name__
                 span.set_status(Status(StatusCode.ERROR, code))
@@ -105,6 +122,7 @@ class _RunSpans:
             context=context.Context(),
             kind=SpanKind.CONSUMER,
             attributes=_attributes(running.task),
+            links=_links(running.task),
             start_time=started_at * _NANOSECONDS,
         )
         # Never detached: a run is an asyncio task of its own, and its context ends with it.
@@ -162,3 +180,11 @@ def _attributes(task: Task) -> dict[str, str | int]:
     if task.attempt == 1 and task.claimed_at is not None:
         attributes["rota.run.late_ms"] = max(0, task.claimed_at - task.scheduled_at)
     return attributes
+
+
+def _links(task: Task) -> list[Link]:
+    """To the call that has made the task, where that was traced."""
+    from opentelemetry.trace import Link
+
+    made_in = context_of(task.trace)
+    return [] if made_in is None else [Link(made_in, {"rota.link": "made by"})]

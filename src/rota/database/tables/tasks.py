@@ -99,6 +99,7 @@ tasks = Table(
     Column("result", Text),
     Column("progress", Text),
     Column("failure", Name),
+    Column("trace", Text),
     # The past of the identity, which outlives the task.
     Column("last_exec_at", BigInteger),
     Column("fail_count", BigInteger, nullable=False, server_default="0"),
@@ -193,6 +194,7 @@ after_log = Table(
     Column("user_id", Name),
     Column("device_id", Text),
     Column("agent_id", Text),
+    Column("trace", Text),
 )
 
 after_needs = Table(

@@ -53,7 +53,7 @@ __all__ = [
 
 INLINE_BYTES: Final = 64
 """A longer payload lies beside its record: every step writes the record anew."""
-FIXED: Final = ("created_at", "user_id", "device_id", "agent_id", "trigger_mode")
+FIXED: Final = ("created_at", "user_id", "device_id", "agent_id", "trigger_mode", "trace")
 """What never changes while a task lives."""
 ROW: Final = "row"
 """The field of the run log that holds a row."""
@@ -128,6 +128,7 @@ class _Fixed(msgspec.Struct):
     device_id: str | None = None
     agent_id: str | None = None
     trigger_mode: str = "user_activity"
+    trace: str | None = None
 
 
 _decode_fixed = msgspec.msgpack.Decoder(_Fixed).decode
@@ -213,6 +214,7 @@ def _plain_task(identity: Identity, record: bytes) -> Task | None:
         last_token=last_token,
         last_outcome=_OUTCOMES.get(outcome),
         attempt=attempt,
+        trace=fixed.trace,
     )
 
 

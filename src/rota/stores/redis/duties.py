@@ -198,5 +198,5 @@ async def _oldest_completions(scripts: Scripts, names: Sequence[str], limit: int
 
 def _completion(stream_id: bytes, fields: dict[bytes, bytes]) -> Completion:
     given = {name.decode(): value.decode() for name, value in fields.items()}
-    ids = [given.get(name) for name in ("user_id", "device_id", "agent_id")]
-    return Completion(given["task_type"], given["key"], *ids, log_id=stream_id.decode())
+    said = [given.get(name) for name in ("user_id", "device_id", "agent_id", "trace")]
+    return Completion(given["task_type"], given["key"], *said, log_id=stream_id.decode())

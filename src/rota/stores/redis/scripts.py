@@ -397,6 +397,7 @@ _NEW_DEFAULTS: tuple[tuple[str, object], ...] = (
     ("user_id", None),
     ("device_id", None),
     ("agent_id", None),
+    ("trace", None),
 )
 
 
@@ -410,7 +411,7 @@ def _scheduled(
 
 def _activity(activity: Activity) -> dict[str, object]:
     item: dict[str, object] = {"key": activity.key, "user_id": activity.user_id}
-    for name in ("device_id", "agent_id", "at"):
+    for name in ("device_id", "agent_id", "at", "trace"):
         value = getattr(activity, name)
         if value is not None:
             item[name] = value

@@ -59,7 +59,7 @@ _REST = (
     *("trigger", "policy", "opened_at", "next_fire", "fires_run", "times_run", "max_runs", "expires_at"),
     "manual",
     *("dirty", "want", "renewed", "extended", "errors", "crashes", "snoozes"),
-    *("reason", "error", "result", "progress", "failure", "fail_count", "fail_until"),
+    *("reason", "error", "result", "progress", "failure", "trace", "fail_count", "fail_until"),
 )
 """The columns that a plain task leaves at their defaults."""
 PLAIN_NAMES = frozenset(COLUMN_NAMES) - frozenset(_REST)

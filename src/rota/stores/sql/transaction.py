@@ -599,7 +599,7 @@ _PENDING = select(func.coalesce(func.sum(tables.task_counts.c.pending), 0)).wher
 )
 _BUCKET = select(tables.buckets.c.tokens, tables.buckets.c.at).where(tables.buckets.c.name == bindparam("name"))
 _APPEND_COMPLETION = insert(tables.after_log)
-_COMPLETION_COLUMNS: tuple[str, ...] = ("task_type", "key", "user_id", "device_id", "agent_id")
+_COMPLETION_COLUMNS: tuple[str, ...] = ("task_type", "key", "user_id", "device_id", "agent_id", "trace")
 _OLDEST_RUNS = (
     select(tables.run_logs.c.id, tables.run_logs.c.started_at).order_by(tables.run_logs.c.id).limit(bindparam("limit"))
 )
@@ -786,8 +786,7 @@ def _forget_statement(dialect: type[Dialect]) -> Executable:
 @cache
 def _take_completions_statement(dialect: type[Dialect]) -> Executable:
     log = tables.after_log.c
-    columns: list[ColumnElement[Any]] = [log.id, log.task_type, log.key, log.user_id, log.device_id, log.agent_id]
-    query = select(*columns)
+    query = select(log.id, *(log[name] for name in _COMPLETION_COLUMNS))
     return dialect.locked(query.order_by(log.id).limit(bindparam("limit")), pass_over=True)
 
 

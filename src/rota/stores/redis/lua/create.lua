@@ -32,6 +32,7 @@ local function what_is_fixed(item)
     user_id = item.user_id,
     device_id = item.device_id,
     agent_id = item.agent_id,
+    trace = item.trace,
     trigger_mode = settings.trigger_mode ~= 'user_activity' and settings.trigger_mode or nil,
   })
 end

@@ -3,7 +3,7 @@
 -- absent, completed, failed, cancelled -> pending; a live task is kept.
 --
 -- input    list of { key, rare } or of { key, at, delay_ms, payload, aside, priority, serial, permits, cost, owner,
---          policy, max_runs, expires_at, user_id, device_id, agent_id, stray }, each with what is no default
+--          policy, max_runs, expires_at, user_id, device_id, agent_id, trace, stray }, each with what is no default
 -- returns  { woke, per item { outcome, record or '', payload beside it or false } };
 --          the outcome RARE means that nothing was written: it is not for this script
 

@@ -95,7 +95,7 @@ end
 
 local function append_completion(key, fixed)
   local fields, known = { 'task_type', task_type, 'key', key }, unfixed(fixed)
-  for _, name in ipairs({ 'user_id', 'device_id', 'agent_id' }) do
+  for _, name in ipairs({ 'user_id', 'device_id', 'agent_id', 'trace' }) do
     if known[name] then
       fields[#fields + 1] = name
       fields[#fields + 1] = known[name]

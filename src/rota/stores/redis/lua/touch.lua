@@ -2,7 +2,7 @@
 --- include create
 -- A user was active: the checks of core/activity.py, in their order, and their effect.
 --
--- input    list of { key, user_id, device_id, agent_id, at, stray }
+-- input    list of { key, user_id, device_id, agent_id, at, trace, stray }
 -- returns  { woke, per item { outcome, due time or '', coalesced } };
 --          the outcome RARE means that nothing was written: it is not for this script
 
