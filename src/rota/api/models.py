@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
 __all__ = [
     "NO_NUL",
@@ -25,6 +25,7 @@ __all__ = [
     "Text",
     "TypeName",
     "When",
+    "an_example",
 ]
 
 T = TypeVar("T")
@@ -48,16 +49,21 @@ Priority = Annotated[int, Field(ge=0, le=10)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+def an_example(**fields: JsonValue) -> ConfigDict:
+    """The configuration of a model that shows itself by this example; what it leaves out and must be there is added."""
+    return ConfigDict(json_schema_extra={"examples": [dict(fields)]})
+
+
 class AnswerModel(BaseModel):
     """What goes out. Fields that are not described are a mistake."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class RequestModel(BaseModel):
     """What comes in. Unknown names are refused, and so is text where a number belongs."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class PageModel(AnswerModel, Generic[T]):

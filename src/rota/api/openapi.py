@@ -1,8 +1,9 @@
-"""The description of the API: precise enough to test against, with the role that each operation needs."""
+"""The description of the API: precise enough to test against and to make a client from, with the role that each
+operation needs and an example of what goes in and out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
@@ -11,47 +12,22 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from rota.api.models import AnswerModel
-from rota.api.problems import MEDIA_TYPE
+from rota.api.examples import Examples
+from rota.api.problem_models import described_problems
 from rota.api.routing import role_of
+from rota.api.vocabulary import FILTERS, WORDS
 
 __all__ = ["describe"]
 
-
 ROLE: Final = "x-rota-role"
-_PROBLEMS: Final[Mapping[str, str]] = {
-    "400": "The address or a header cannot be used.",
-    "401": "No valid token came with the request.",
-    "403": "The role is not enough, or the request comes from another site.",
-    "404": "There is no such thing.",
-    "409": "Its state does not allow this now. Nothing was changed.",
-    "413": "The body is too large.",
-    "415": "The body is no JSON.",
-    "422": "A value cannot be used.",
-    "429": "Too many attempts.",
-    "503": "The store cannot be reached.",
-}
-
-
-class ReasonModel(AnswerModel):
-    """One thing that is wrong with a request."""
-
-    at: list[str]
-    detail: str
-
-
-class ProblemModel(AnswerModel):
-    """Problem details (RFC 9457). `code` is stable; programs may switch on it."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    instance: str
-    errors: list[ReasonModel] | None = None
-    matched: int | None = None
-    field: str | None = None
+JSON: Final = "application/json"
+METHODS: Final = ("get", "put", "post", "patch", "delete")
+ABOUT: Final = (
+    "Everything is JSON (UTF-8). A request shows a token: `Authorization: Bearer rota_...`. Unknown fields and"
+    " parameters are refused. Every answer that is no success is a problem (RFC 9457), whose `code` never changes its"
+    " meaning. Lists come in pages: ask for the next one with the `cursor` of the last."
+)
+PAGE: Final = "One page of a list. It may hold few items or none and yet have a cursor; only one without is the last."
 
 
 def describe(api: FastAPI, base_path: str, routers: Callable[[], Sequence[APIRouter]]) -> None:
@@ -66,38 +42,78 @@ def describe(api: FastAPI, base_path: str, routers: Callable[[], Sequence[APIRou
 
 
 def _describe(base_path: str, routes: Sequence[APIRoute]) -> dict[str, Any]:
-    schema = get_openapi(
+    described = get_openapi(
         title="Rota",
         version=version("rota"),
         summary="The background scheduler for AI applications.",
+        description=ABOUT,
         routes=routes,
         servers=[{"url": base_path or "/"}],
     )
-    components: dict[str, Any] = schema.setdefault("components", {})
+    components: dict[str, Any] = described.setdefault("components", {})
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "A token made by `rota token add`."},
     }
-    problem = ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")
-    components.setdefault("schemas", {}).update(problem.pop("$defs", {}), Problem=problem)
+    schemas: dict[str, Any] = components.setdefault("schemas", {})
+    problems = described_problems()
+    schemas.update(problems.schemas)
+    components["responses"] = problems.responses
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
     for route in routes:
         for method in route.methods or ():
-            _complete(schema["paths"][route.path_format][method.lower()], route)
-    for unused in ("HTTPValidationError", "ValidationError"):
-        components["schemas"].pop(unused, None)
-    return schema
+            _complete(described["paths"][route.path_format][method.lower()], route, problems.responses)
+    _tell_fields(schemas)
+    _show_examples(described)
+    return described
 
 
-def _complete(operation: dict[str, Any], route: APIRoute) -> None:
+def _complete(operation: dict[str, Any], route: APIRoute, problems: Mapping[str, Any]) -> None:
     role = role_of(route)
     operation[ROLE] = "none" if role is None else role.value
     operation["security"] = [] if role is None else [{"token": []}]
+    operation["summary"] = str(operation["operationId"]).replace("_", " ").capitalize()
     responses: dict[str, Any] = operation["responses"]
     responses.pop("422", None)
-    for status, words in _PROBLEMS.items():
-        responses.setdefault(
-            status,
-            {
-                "description": words,
-                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-            },
-        )
+    for status in problems:
+        responses.setdefault(status, {"$ref": f"#/components/responses/{status}"})
+    for parameter in operation.get("parameters", ()):
+        _tell_parameter(parameter)
+
+
+def _tell_parameter(parameter: dict[str, Any]) -> None:
+    name = parameter["name"]
+    says = parameter.get("description") or FILTERS.get(name) or (WORDS[name].says if name in WORDS else None)
+    if says is not None:
+        parameter["description"] = says
+
+
+def _tell_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
+    """Say what a field's name says, where the field has no words of its own."""
+    for schema in schemas.values():
+        if schema.get("title", "").startswith("PageModel["):
+            schema.setdefault("description", PAGE)
+        for name, field in schema.get("properties", {}).items():
+            if name in WORDS:
+                field.setdefault("description", WORDS[name].says)
+
+
+def _show_examples(described: Mapping[str, Any]) -> None:
+    """Beside every parameter, every body and every answer, unless its route has one of its own."""
+    examples = Examples(described["components"]["schemas"])
+    for operation in _operations(described):
+        for parameter in operation.get("parameters", ()):
+            shown = examples.of(parameter["schema"], parameter["name"])
+            if shown is not None:
+                parameter.setdefault("example", shown)
+        bodies = [operation["requestBody"]] if "requestBody" in operation else []
+        answers = [answer for answer in operation["responses"].values() if "$ref" not in answer]
+        for said in (*bodies, *answers):
+            content = said.get("content", {}).get(JSON)
+            if content is not None:
+                content.setdefault("example", examples.of(content["schema"]))
+
+
+def _operations(described: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in described["paths"].values():
+        yield from (operation for method, operation in methods.items() if method in METHODS)

@@ -23,7 +23,7 @@ from rota.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["MEDIA_TYPE", "STATUS", "Problem", "Refused", "problem_of", "problem_of_status", "respond"]
+__all__ = ["MEDIA_TYPE", "STATUS", "Problem", "Refused", "problem_of", "problem_of_status", "respond", "status_of"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "2"
@@ -85,16 +85,17 @@ def problem_of(error: RotaError) -> Problem:
     extra: dict[str, object] = {"matched": error.count} if isinstance(error, CountChanged) else {}
     if isinstance(error, InvalidInput) and error.field is not None:
         extra["field"] = error.field
-    return Problem(_status_of(error), error.code, str(error), _headers_of(error), extra)
+    return Problem(status_of(type(error)), error.code, str(error), _headers_of(error), extra)
 
 
-def _status_of(error: RotaError) -> int:
-    if error.status is not None:
-        return error.status
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), None)
+def status_of(kind: type[RotaError]) -> int:
+    """The status that errors of a kind are answered with."""
+    if kind.status is not None:
+        return kind.status
+    status = next((status for each, status in STATUS if issubclass(kind, each)), None)
     if status is None:
         # Whatever is unknown is a LookupError; anything else that nobody foresaw is our fault.
-        status = HTTPStatus.NOT_FOUND if isinstance(error, LookupError) else HTTPStatus.INTERNAL_SERVER_ERROR
+        status = HTTPStatus.NOT_FOUND if issubclass(kind, LookupError) else HTTPStatus.INTERNAL_SERVER_ERROR
     return int(status)
 
 

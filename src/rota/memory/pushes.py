@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
 
 from rota.clock import Instant, from_datetime
 from rota.errors import InvalidInput
@@ -51,27 +51,40 @@ Time = Annotated[
 Keywords = Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=50)]
 
 
+def _an_example(**fields: JsonValue) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [dict(fields)]})
+
+
 class _Push(BaseModel):
     """Whose it is: a missing id is "default"."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     user_id: Annotated[str | None, Field(max_length=MAX_ID_LENGTH)] = None
+    """Whose it is."""
     device_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
+    """The device that it comes from."""
     agent_id: Annotated[str | None, Field(max_length=MAX_DEVICE_LENGTH)] = None
+    """The agent that was spoken to."""
     enable_merge: Flag = True
+    """Whether it may be merged with others."""
 
 
 class Message(BaseModel):
     """One message of a conversation. Without a timestamp it was said now."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     role: Annotated[str, Field(min_length=1, max_length=32)] = "user"
+    """Who said it, like `user` or `assistant`."""
     content: Text
+    """What was said."""
     timestamp: Time | None = None
+    """When it was said; without it: now."""
     importance: Importance = 5
+    """From 0 to 10."""
     keywords: Keywords = []
+    """Words that it is about."""
 
     def to_context(self, *, enable_merge: bool) -> NewContext:
         return NewContext(
@@ -88,7 +101,10 @@ class Message(BaseModel):
 class ChatPush(_Push):
     """POST /api/push/chat"""
 
+    model_config = _an_example(user_id="u1", messages=[{"role": "user", "content": "I live in Oslo."}])
+
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    """The messages, at most 100."""
 
     def to_contexts(self) -> list[NewContext]:
         return [message.to_context(enable_merge=self.enable_merge) for message in self.messages]
@@ -97,6 +113,8 @@ class ChatPush(_Push):
 class ChatMessagePush(_Push, Message):
     """POST /api/push/chat/message"""
 
+    model_config = _an_example(user_id="u1", content="I live in Oslo.")
+
     def to_contexts(self) -> list[NewContext]:
         return [self.to_context(enable_merge=self.enable_merge)]
 
@@ -104,13 +122,22 @@ class ChatMessagePush(_Push, Message):
 class ScreenshotPush(_Push):
     """POST /api/push/screenshot: what was read from it, and where it was taken; the picture itself stays outside."""
 
+    model_config = _an_example(user_id="u1", text="Oslo S, platform 4", app="maps")
+
     text: Text
+    """What was read from it."""
     path: Annotated[str | None, Field(max_length=4_096)] = None
+    """Where the picture lies."""
     window: Annotated[str | None, Field(max_length=500)] = None
+    """The title of the window."""
     app: Annotated[str | None, Field(max_length=500)] = None
+    """The program that was looked at."""
     timestamp: Time | None = None
+    """When it was taken; without it: now."""
     importance: Importance = 5
+    """From 0 to 10."""
     keywords: Keywords = []
+    """Words that it is about."""
 
     def to_contexts(self) -> list[NewContext]:
         details = {"path": self.path, "window": self.window, "app": self.app}
@@ -131,12 +158,20 @@ class ScreenshotPush(_Push):
 class DocumentPush(_Push):
     """POST /api/push/document"""
 
+    model_config = _an_example(user_id="u1", text="Oslo is a city.", title="Oslo")
+
     text: Text
+    """The text of it."""
     title: Annotated[str, Field(max_length=500)] = ""
+    """What it is called."""
     url: Annotated[str | None, Field(max_length=4_096)] = None
+    """Where it was found."""
     timestamp: Time | None = None
+    """When it was read; without it: now."""
     importance: Importance = 5
+    """From 0 to 10."""
     keywords: Keywords = []
+    """Words that it is about."""
 
     def to_contexts(self) -> list[NewContext]:
         return [
@@ -156,24 +191,40 @@ class DocumentPush(_Push):
 class PushData(BaseModel):
     """What was taken."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True) | _an_example(
+        batch_id="5d0c2f", message_count=1, context_ids=[7]
+    )
+
     batch_id: str
+    """What this push is called."""
     message_count: int
+    """How many were taken on."""
     context_ids: list[int]
+    """The contexts that they have become."""
 
 
 class PushAnswer(BaseModel):
     """The answer to a push."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     success: Literal[True] = True
+    """Always true."""
     data: PushData
+    """What was taken."""
 
 
 class MessageAnswer(BaseModel):
     """The answer to /api/push/chat/message."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True) | _an_example(batch_id="5d0c2f", context_id=7)
+
     status: Literal["success"] = "success"
+    """Always `success`."""
     batch_id: str
+    """What this push is called."""
     context_id: int
+    """The context that it has become."""
 
 
 def instant_of(moment: datetime | None) -> Instant | None:

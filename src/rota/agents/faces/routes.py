@@ -56,14 +56,17 @@ FolderInPath = Annotated[
 ScopeInPath = Annotated[
     str, Path(description="A group's folder, or `all`.", pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)
 ]
-GroupQuery = Annotated[str | None, Query(pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
+GroupQuery = Annotated[
+    str | None, Query(pattern="^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64, description="Only those of this group.")
+]
+Finished = Annotated[bool, Query(description="Those that are over, too.")]
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
 
 
 @router.get("/schedules", operation_id="list_agents", response_model=AgentSchedulesModel)
-async def list_agents(operator: At, group: GroupQuery = None, finished: bool = False) -> dict[str, Any]:
+async def list_agents(operator: At, group: GroupQuery = None, finished: Finished = False) -> dict[str, Any]:
     """The scheduled agents, and after them what waits for approval."""
     return {"items": [one.to_dict() for one in await operator.list_tasks(group=group, finished=finished)]}
 
@@ -79,7 +82,7 @@ async def list_agent_runs(
     operator: At,
     id: KeyInPath,  # noqa: A002 - the word of the address
     cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    limit: Annotated[int, Query(ge=1, le=200, description="At most so many.")] = 20,
 ) -> dict[str, Any]:
     """Its runs, and the fires that were not run, newest first."""
     page = await operator.task_history(id, limit=limit, cursor=cursor)

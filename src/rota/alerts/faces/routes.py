@@ -11,7 +11,7 @@ from rota.access import Role
 from rota.alerts import AlertOperator, Alerts, rules_as_they_stand, shown_kinds
 from rota.alerts.silences import MAX_REASON
 from rota.api.auth import Calling, Viewing
-from rota.api.models import NO_NUL, AnswerModel, Duration, Json, Moment, RequestModel
+from rota.api.models import NO_NUL, AnswerModel, Duration, Json, Moment, RequestModel, an_example
 from rota.api.paging import Cursor, Limit
 from rota.api.routing import routes_for
 from rota.clock import Millis, parse_duration
@@ -37,27 +37,49 @@ Subject = Annotated[
 class FiringModel(AnswerModel):
     """A rule that fires now, for a type or an instance."""
 
+    model_config = an_example(rule="late", subject="report", value="42 s", summary="Tasks of report begin 42 s late.")
+
     rule: str
+    """The name of the rule."""
     subject: str
+    """The type, the instance or whatever else it is about."""
     since_at: Moment
+    """Since when it fires."""
     seen_at: Moment
     value: Annotated[str, Field(description="How much it is now.")]
     summary: str
     is_clearing: bool
+    """Whether it would be resolved if it stayed like this."""
     silenced_until: Annotated[Moment | None, Field(description="Until when its sinks are told of nothing.")]
 
 
 class AlertEventModel(AnswerModel):
     """A rule began to fire, or was resolved; and what became of telling so."""
 
+    model_config = an_example(
+        id=12,
+        rule="late",
+        subject="report",
+        value="42 s",
+        summary="Tasks of report begin 42 s late.",
+        delivered={"log": {"ok": True}},
+    )
+
     id: int
+    """Its number; later ones have more."""
     at: Moment
+    """When it was."""
     rule: str
+    """The name of the rule."""
     subject: str
+    """The type, the instance or whatever else it is about."""
     state: AlertChange
+    """Whether it began to fire, or was resolved."""
     value: str
+    """What was measured."""
     summary: str
     delivered: dict[str, dict[str, Json]]
+    """Who was told, and how that went."""
     silenced: Annotated[bool, Field(description="Whether nobody was told, because somebody wanted silence.")]
 
 
@@ -65,7 +87,9 @@ class AlertsModel(AnswerModel):
     """What fires now, and a page of what fired before."""
 
     firing: list[FiringModel]
+    """What fires now."""
     history: list[AlertEventModel]
+    """What fired before, the newest first."""
     cursor: str | None
 
 
@@ -121,11 +145,18 @@ class SilenceRequest(UnsilenceRequest):
 class AlertKindModel(AnswerModel):
     """What a rule can look at, and the threshold of one that says none."""
 
+    model_config = an_example(kind="lateness", about="How late tasks begin.", threshold="30s", unit="seconds")
+
     kind: str
+    """The word for it in a rule."""
     about: str
+    """What it looks at."""
     threshold: str
+    """From which value on it fires, if the rule says none."""
     unit: AlertUnit
+    """What the threshold is counted in."""
     takes_type: bool
+    """Whether a rule of this kind may name a task type."""
 
 
 class AlertKindsModel(AnswerModel):

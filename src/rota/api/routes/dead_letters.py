@@ -18,7 +18,7 @@ from rota.api.filters import (
     TypeFilter,
     UntilFilter,
 )
-from rota.api.models import SortedPageModel, Text, TypeName
+from rota.api.models import SortedPageModel, Text, TypeName, an_example
 from rota.api.naming import identities_of
 from rota.api.paging import Cursor, Limit, sorted_page_shape
 from rota.api.routes.task_models import BulkAnswer, Confirmed, IdentityModel, TaskModel
@@ -42,7 +42,10 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="dead letters")
 class DeadLettersRequest(Confirmed):
     """Which dead letters: those that are named, or all that match (`all: true` for every one)."""
 
+    model_config = an_example(task_type="report", dry_run=True)
+
     identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
+    """Just these."""
     task_type: TypeName | None = None
     user: Text | None = None
     search: Text | None = None

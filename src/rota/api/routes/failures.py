@@ -10,7 +10,7 @@ from pydantic import Field
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
 from rota.api.filters import TypeFilter
-from rota.api.models import AnswerModel, Duration, Moment, RequestModel
+from rota.api.models import AnswerModel, Duration, Moment, RequestModel, an_example
 from rota.api.paths import TypeInPath
 from rota.api.routes.task_models import BulkAnswer, Confirmed, RunModel
 from rota.api.routes.tasks import carry_out
@@ -36,28 +36,52 @@ FailureInPath = Annotated[
 class FailureModel(AnswerModel):
     """Failures that are the same one."""
 
+    model_config = an_example(
+        id="1ff5d5bf2d3e",
+        exception="ConnectionError",
+        place="app/payments.py:charge",
+        message="payment gateway: timed out after * s",
+        count=75,
+        users=23,
+        dead=23,
+        last_hour=4,
+        last_day=75,
+    )
+
     task_type: str
     id: str
+    """What the group is called within its type."""
     exception: str
     """The class that was raised, or the reason where nothing was."""
     place: str
+    """Where in the program it was raised."""
     message: str
+    """What was said, with what differs from one time to the next left out."""
     count: int
+    """How often it was seen."""
     users: int
     """How many users it has hit; many are estimated."""
     dead: int
     """Dead letters that belong to it now."""
     first_at: Moment
+    """When it was seen first."""
     last_at: Moment
+    """When it was seen last."""
     last_hour: int
+    """How often within the last hour."""
     last_day: int
+    """How often within the last 24 hours."""
     hours: list[int]
     """How many in each of the last 48 hours, the last one at the end."""
     muted_until: Moment | None
+    """Until when nobody wants to hear of it; null: it is heard of."""
     muted_by: str | None
+    """Who muted it."""
 
 
 class FailuresModel(AnswerModel):
+    """Every group of failures."""
+
     items: list[FailureModel]
 
 
@@ -65,6 +89,7 @@ class FailureRunsModel(FailureModel):
     """A group with its latest runs."""
 
     runs: list[RunModel]
+    """Its latest runs, the newest first."""
 
 
 class MuteRequest(RequestModel):

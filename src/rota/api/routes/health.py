@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from rota.access import Role
 from rota.api.auth import Calling, Viewing
-from rota.api.models import AnswerModel
+from rota.api.models import AnswerModel, an_example
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
 from rota.app.readiness import readiness
@@ -23,28 +23,43 @@ class AliveModel(AnswerModel):
     """The process answers."""
 
     status: Literal["ok"]
+    """Always `ok`."""
 
 
 class ReadyModel(AnswerModel):
     """Whether this process can do its work, and if not, why."""
 
+    model_config = an_example(can_claim=True, running=2, seconds_since_good={"claim": 0.2})
+
     status: Literal["ok", "not_ready"]
+    """Whether it can do its work."""
     store: Literal["ok", "away"]
+    """Whether the store can be reached."""
     can_claim: bool | None
     """None: this process serves, and runs no worker."""
     reasons: list[str]
+    """Why it is not ready, a sentence each."""
     seconds_since_good: dict[str, float | None]
+    """For each of its loops, how long ago it last did well; null: never."""
     running: int
+    """How many runs it has under way."""
     spooled: int
+    """How many activities wait on this host's disk for the store."""
 
 
 class MeModel(AnswerModel):
     """Whoever asks."""
 
+    model_config = an_example(id="token:1882da2d", name="deploy", role="operator", via="api")
+
     id: str
+    """Who is asking, as the audit log has it."""
     name: str
+    """The name of the token."""
     role: Role
+    """What it allows."""
     via: str
+    """How it came: with a token, or with the dashboard's session."""
 
 
 @open_router.get("/healthz", operation_id="check_alive", response_model=AliveModel)
@@ -70,7 +85,12 @@ async def check_ready(service: Viewing, response: Response) -> dict[str, Any]:
     "/metrics",
     operation_id="read_metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}, "description": "In Prometheus' text format."}},
+    responses={
+        200: {
+            "content": {"text/plain": {"example": 'rota_runs_total{type="report",status="success",reason=""} 117.0\n'}},
+            "description": "In Prometheus' text format.",
+        }
+    },
 )
 async def read_metrics(service: Viewing) -> Response:
     """What this process measures."""
@@ -89,7 +109,7 @@ async def who_am_i(principal: Calling) -> dict[str, str]:
 @router.get(
     "/api/openapi.json",
     operation_id="describe_api",
-    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}, "example": {"openapi": "3.1.0"}}}}},
 )
 async def describe_api(request: Request) -> dict[str, Any]:
     """This description."""

@@ -22,26 +22,35 @@ router: Final[APIRouter] = routes_for(Role.VIEWER, tag="live")
 EVENT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "id": {"type": "string"},
-        "event": {"enum": ["snapshot", "changed"]},
+        "id": {"type": "string", "description": "What to come back with."},
+        "event": {"enum": ["snapshot", "changed"], "description": "Everything, or what is different."},
         "data": {
             "type": "string",
             "contentMediaType": "application/json",
             "contentSchema": {
                 "type": "object",
                 "properties": {
-                    "types": {"type": "array", "items": {"type": "string"}},
-                    "counts": {"type": "object"},
-                    "alerts": {"type": "integer"},
-                    "badges": {"type": "object", "additionalProperties": {"type": "integer"}},
-                    "instances": {"type": "integer"},
-                    "is_store_away": {"type": "boolean"},
+                    "types": {"type": "array", "items": {"type": "string"}, "description": "What is different."},
+                    "counts": {"type": "object", "description": "The new counters of these types."},
+                    "alerts": {"type": "integer", "description": "How many alerts fire."},
+                    "badges": {
+                        "type": "object",
+                        "additionalProperties": {"type": "integer"},
+                        "description": "How many wait, by the entry of the menu.",
+                    },
+                    "instances": {"type": "integer", "description": "How many processes are at work."},
+                    "is_store_away": {"type": "boolean", "description": "What is told is old."},
                 },
             },
         },
     },
 }
 """One event: which types changed, and their counts. A snapshot has all of them."""
+EXAMPLE: Final = """id: 3f9c1a20-17
+event: changed
+data: {"types":["report"],"counts":{"report":{"pending":3}},"alerts":0,"instances":2,"is_store_away":false}
+
+"""
 
 
 @router.get(
@@ -50,7 +59,7 @@ EVENT: Final[dict[str, Any]] = {
     response_class=Response,
     responses={
         200: {
-            "content": {"text/event-stream": {"schema": EVENT}},
+            "content": {"text/event-stream": {"schema": EVENT, "example": EXAMPLE}},
             "description": "Numbered events, `snapshot` and `changed`. Come back with the last id to miss none.",
         }
     },
@@ -58,7 +67,7 @@ EVENT: Final[dict[str, Any]] = {
 async def follow_changes(
     request: Request,
     service: Viewing,
-    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=64, description="The id of the last event seen.")] = None,
     after: Annotated[
         str | None, Query(max_length=64, pattern=NO_NUL, description="The last id, where headers cannot be set.")
     ] = None,

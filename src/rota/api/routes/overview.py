@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.models import AnswerModel, Moment
+from rota.api.models import AnswerModel, Moment, an_example
 from rota.api.routing import routes_for
 from rota.app.overview import overview
 from rota.app.views import alive, is_alive, state_of
@@ -28,20 +28,28 @@ class LimitsModel(AnswerModel):
     max_pending: int
     concurrency: int | None
     rate_limit: dict[str, float] | None
+    """So many may start in a second; null: as many as there is room for."""
     start_limit: dict[str, float] | None
+    """The same, by what they cost."""
 
 
 class QueueModel(AnswerModel):
     """The queue of one type."""
 
+    model_config = an_example(depth=12, oldest_due_at="2026-11-19T08:30:00Z", handlers=2)
+
     task_type: str
     depth: int
+    """How many wait."""
     running: int
     oldest_due_at: Moment | None
+    """When the first of them is or was due; null if none waits."""
     late_ms: int
     """For how long the first one has been due; 0 if none is."""
     state: Literal["on", "off", "frozen", "draining"]
+    """Whether tasks are taken on and started."""
     limits: LimitsModel
+    """What bounds it."""
     handlers: int
     """How many instances can run it."""
 
@@ -55,14 +63,18 @@ class QueuesModel(AnswerModel):
 class InstanceModel(AnswerModel):
     """One process at work on the store."""
 
+    model_config = an_example(is_alive=True, types=["memory_compression", "report"])
+
     instance: str
     host: str
     pid: int
     started_at: Moment
     seen_at: Moment
     is_alive: bool
+    """Whether it was heard of within its lease and five seconds."""
     running: int
     types: list[str]
+    """The types that it has a handler for."""
     lease_ms: int
 
 
@@ -75,10 +87,16 @@ class InstancesModel(AnswerModel):
 class MinuteModel(AnswerModel):
     """What ran in one minute."""
 
+    model_config = an_example(success=2)
+
     start_at: Moment
+    """When the minute began."""
     success: int
+    """How many runs succeeded."""
     failed: int
+    """How many runs failed."""
     set_aside: int
+    """How many were cancelled or discarded."""
     late_p50_ms: int | None
     late_p99_ms: int | None
 
@@ -86,54 +104,78 @@ class MinuteModel(AnswerModel):
 class TypeViewModel(AnswerModel):
     """One type: how it stands, and how it did."""
 
+    model_config = an_example(state="on", next_due_at="2026-11-19T08:30:00Z", took_average_ms=1310)
+
     task_type: str
     description: str
     trigger_mode: str
     state: str
+    """`on`, `off`, `frozen` (nothing starts) or `draining` (nothing is taken on)."""
     pending: int
     running: int
     paused: int
     failed: int
+    """Dead letters: tasks that ended failed, and wait for somebody to look."""
     max_pending: int
     next_due_at: Moment | None
+    """When the first that waits is or was due."""
     oldest_pending_ms: int
+    """For how long that one has been overdue, in milliseconds; 0 if nothing is."""
     runs: int
     failures: int
     failure_rate: float
     late_p50_ms: int | None
     late_p99_ms: int | None
     took_average_ms: int | None
+    """How long a run took on average, in milliseconds; null without runs."""
 
 
 class InstanceViewModel(AnswerModel):
     """One instance at work."""
 
+    model_config = an_example(types=["memory_compression", "report"], silent_ms=800)
+
     instance: str
     host: str
     pid: int
     types: list[str]
+    """The types that it has a handler for."""
     running: int
     started_at: Moment
     seen_at: Moment
     silent_ms: int
+    """How long ago it gave its last sign of life, in milliseconds."""
     is_silent: bool
+    """Whether that is so long ago that it must be presumed dead."""
 
 
 class OverviewModel(AnswerModel):
     """Everything at one moment, with the last minutes."""
 
+    model_config = an_example(
+        minutes=60, runs_per_second=0.03, counts={"pending": 12, "running": 2}, reasons={"error": 3}
+    )
+
     now: Moment
+    """The moment that this is about."""
     minutes: int
+    """How many minutes were looked at."""
     runs: int
     failures: int
     runs_per_second: float
+    """How many runs ended in a second, on average."""
     late_p50_ms: int | None
     late_p99_ms: int | None
     counts: dict[str, int]
+    """How many tasks are in each state, over all types."""
     reasons: dict[str, int]
+    """Why runs were no success, and how many, the most frequent first."""
     per_minute: list[MinuteModel]
+    """Minute by minute, the oldest first; the last one is still going on."""
     types: list[TypeViewModel]
+    """Type by type."""
     instances: list[InstanceViewModel]
+    """Every process at work."""
 
 
 @router.get("/queues", operation_id="list_queues", response_model=QueuesModel)

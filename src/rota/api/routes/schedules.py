@@ -22,6 +22,7 @@ from rota.api.models import (
     SortedPageModel,
     Text,
     When,
+    an_example,
 )
 from rota.api.paging import Cursor, Limit, sorted_page_shape
 from rota.api.paths import KeyInPath, TypeInPath
@@ -49,50 +50,88 @@ Overlap = Literal["skip", "queue"]
 class ScheduleModel(AnswerModel):
     """One schedule."""
 
+    model_config = an_example(
+        id="morning",
+        task_type="report",
+        kind="cron",
+        value="0 9 * * 1-5",
+        words="at 09:00 from Monday to Friday",
+        runs=12,
+        version=1,
+    )
+
     id: str
+    """Its id within its type, as whoever made it chose."""
     task_type: str
     status: TaskStatus
+    """Where it stands in its life."""
     kind: str
+    """`cron`, `interval` or `once`."""
     value: str
+    """The cron expression, the milliseconds between two fires, or the moment."""
     timezone: str
     words: str
+    """The same in words."""
     next_fire: Moment | None
     payload: Json
     owner: str | None
     priority: int
     serial: str | None
     misfire: Misfire
+    """What becomes of fires that were missed: only the latest is run, all are, or none."""
     overlap: Overlap
+    """What becomes of a fire while the one before it runs: it is skipped, or waits."""
     jitter_ms: int
+    """Each fire is moved back by chance by at most so many milliseconds."""
     grace_ms: int | None
+    """A fire that is later than so many milliseconds counts as missed; null: none does."""
     runs: int
+    """How many of its fires were run."""
     max_runs: int | None
+    """After so many runs it is over; null: it goes on."""
     expires_at: Moment | None
     created_at: Moment
     updated_at: Moment
     version: int
+    """It grows with every change."""
     reason: str | None
     result: str | None
+    """What the handler returned last, as text."""
     error: str | None
 
 
 class _Trigger(RequestModel):
+    """When it fires: exactly one of cron, every and at says so."""
+
+    model_config = an_example(cron="0 9 * * 1-5", timezone="Europe/Berlin")
+
     cron: Annotated[str, Field(min_length=1, max_length=256, examples=["0 9 * * 1-5"])] | None = None
+    """A cron expression of five or six fields."""
     every: Duration | None = None
+    """The time between two fires."""
     at: When | None = None
+    """The moment of the only fire."""
     timezone: Annotated[str, Field(min_length=1, max_length=64, examples=["Europe/Berlin"])] | None = None
+    """The zone that `cron` and `at` are in; without it the service's."""
     jitter: Duration = 0
+    """Move each fire back by chance by at most this."""
 
 
 class ScheduleRequest(_Trigger):
     """A schedule as it is to be: exactly one of cron, every and at says when."""
 
+    model_config = an_example(cron="0 9 * * 1-5", timezone="Europe/Berlin", payload={"days": 1}, owner="ann")
+
     payload: Json = None
     owner: Text | None = None
     misfire: Misfire = "latest"
+    """What becomes of fires that were missed: only the latest is run, all are, or none."""
     overlap: Overlap = "skip"
+    """What becomes of a fire while the one before it runs: it is skipped, or waits."""
     grace: Duration | None = None
+    """A fire that is later than this counts as missed."""
     max_runs: Positive | None = None
+    """After so many runs it is over."""
     expires: When | None = None
     priority: Priority | None = None
     serial: Text | None = None
@@ -101,15 +140,23 @@ class ScheduleRequest(_Trigger):
 class PreviewRequest(_Trigger):
     """A trigger to be looked at."""
 
+    model_config = an_example(cron="0 9 * * 1-5", timezone="Europe/Berlin", n=3)
+
     n: Annotated[int, Field(ge=0, le=100)] = 5
+    """How many fires to list."""
 
 
 class FiresModel(AnswerModel):
     """A trigger in words, its next fires in its own zone, and notes on what is not obvious."""
 
+    model_config = an_example(words="at 09:00 from Monday to Friday", fires=["2026-11-20T09:00:00+01:00"])
+
     words: str
+    """The trigger in words."""
     fires: list[Moment]
+    """When it fires next, in its own zone."""
     notes: list[str]
+    """What is not obvious, like a change of the clocks."""
 
 
 @router.get("/schedules", operation_id="list_schedules", response_model=SortedPageModel[ScheduleModel])

@@ -31,6 +31,7 @@ from rota.api.models import (
     Text,
     TypeName,
     When,
+    an_example,
 )
 from rota.api.naming import identities_of, identity_of
 from rota.api.paging import Cursor, Limit, page_shape, sorted_page_shape
@@ -59,27 +60,36 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="tasks")
 class TaskRequest(RequestModel):
     """A task to be made. Without a key it gets a new one; a `user_id` without a key means the user's own task."""
 
+    model_config = an_example(task_type="report", key="weekly", payload={"days": 7}, delay="30m")
+
     task_type: TypeName
     key: Text | None = None
     payload: Json = None
     at: When | None = None
+    """When it is due. Without it and without `delay`: now."""
     delay: Duration | None = None
+    """How long after now it is due."""
     priority: Priority | None = None
     serial: Text | None = None
     permits: Positive = 1
+    """How many of the places of its type's `concurrency` it takes."""
     cost: Positive = 1
+    """How many starts of its type's `rate_limit` it counts for."""
     user_id: Text | None = None
     device_id: Text | None = None
     agent_id: Text | None = None
     expires: When | None = None
     replace: bool = False
+    """Put this in the place of a live task of the same key."""
     allow_past: bool = False
+    """Take an `at` that has passed: it is due at once."""
 
 
 class ReceiptModel(AnswerModel):
     """What asking for a task led to."""
 
     outcome: ScheduleOutcome
+    """Whether it was made, or a live one was there: kept as it is, or updated."""
     task_type: str
     key: str
     scheduled_at: Moment
@@ -88,19 +98,31 @@ class ReceiptModel(AnswerModel):
 class WaitReasonModel(AnswerModel):
     """One thing that a task waits for."""
 
+    model_config = an_example(code="not_due", text="It is due at 08:30 UTC.")
+
     code: str
+    """A word that programs may switch on."""
     text: str
+    """The same in a sentence."""
 
 
 class WaitingModel(AnswerModel):
     """Why a task does not run yet."""
 
+    model_config = an_example(state="pending", position=1, estimate_ms=1_500_000)
+
     task: TaskModel | None
+    """The task; null if there is none."""
     state: str
+    """How it stands, in a word."""
     reasons: list[WaitReasonModel]
+    """Everything that it waits for."""
     position: int | None
+    """How many of its type go before it, and one; null if it is in no line."""
     position_is_more: bool
+    """True: it is further behind than was counted."""
     estimate_ms: int | None
+    """How long it may still take to begin, in milliseconds; null if nobody can say."""
     due_at: Moment | None
     summary: str
 
@@ -110,14 +132,19 @@ class SelectionModel(RequestModel):
 
     task_type: TypeName | None = None
     status: TaskStatus | None = Field(default=None, strict=False)
+    """Only those in this state."""
     without: TaskStatus | None = Field(default=None, strict=False)
+    """None that is in this state."""
     user: Text | None = None
     owner: Text | None = None
     search: Text | None = None
     failure: Text | None = None
     schedules: bool = False
+    """Only those with a trigger of their own."""
     since: Text | None = None
+    """Only those whose time is this or later."""
     until: Text | None = None
+    """Only those whose time is before this."""
 
     async def query(self, app: Rota) -> TaskQuery:
         """The tasks that are meant."""
@@ -129,9 +156,14 @@ class SelectionModel(RequestModel):
 class BulkRequest(Confirmed):
     """One event on many tasks: those that are named, or all that match."""
 
+    model_config = an_example(event="pause", query={"task_type": "report", "status": "pending"}, dry_run=True)
+
     event: Literal["pause", "resume", "cancel", "run-now", "redrive", "purge"]
+    """What to do to them."""
     query: SelectionModel | None = None
+    """All that match."""
     identities: Annotated[list[IdentityModel], Field(min_length=1, max_length=1_000)] | None = None
+    """Just these."""
 
 
 @router.get("/tasks", operation_id="list_tasks", response_model=SortedPageModel[TaskModel])
@@ -301,6 +333,8 @@ _offer(Transition.REDRIVE, "Give a failed task another chance, with fresh counts
 
 class AgainRequest(RequestModel):
     """The task once more; without a payload with the one that it carried."""
+
+    model_config = an_example(payload={"days": 14})
 
     payload: Json = None
 

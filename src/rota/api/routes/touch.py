@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Viewing
-from rota.api.models import AnswerModel, Moment, RequestModel, Text, TypeName
+from rota.api.models import AnswerModel, Moment, RequestModel, Text, TypeName, an_example
 from rota.api.routing import routes_for
 from rota.clock import isoformat
 from rota.core.outcome import TouchOutcome
@@ -27,17 +27,23 @@ router: Final[APIRouter] = routes_for(Role.OPERATOR, tag="activity", through_out
 class TouchRequest(RequestModel):
     """A user was active. `task_type` or `task_types` says which upkeep that concerns."""
 
+    model_config = an_example(user_id="u1", device_id="phone", task_type="memory_compression")
+
     user_id: Text
     device_id: Text | None = None
     agent_id: Text | None = None
     task_type: TypeName | None = None
     task_types: Annotated[list[TypeName], Field(min_length=1, max_length=50)] | None = None
+    """Several task types at once."""
 
 
 class TouchModel(AnswerModel):
     """What an activity led to."""
 
+    model_config = an_example(outcome="created", coalesced=0)
+
     outcome: TouchOutcome
+    """Whether a task was made, an earlier one stands for it too, or nothing had to be done."""
     scheduled_at: Moment | None
     coalesced: int
 
@@ -46,6 +52,7 @@ class TouchAnswer(AnswerModel):
     """What an activity led to, per type."""
 
     task_types: dict[str, TouchModel]
+    """What it led to, by task type."""
 
 
 @router.post("/touch", operation_id="touch", response_model=TouchAnswer)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.models import AnswerModel, Json, RequestModel
+from rota.api.models import AnswerModel, Json, RequestModel, an_example
 from rota.api.paths import TypeInPath
 from rota.api.routing import routes_for
 from rota.api.service import Service
@@ -36,52 +36,96 @@ acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="types")
 class RateLimitModel(RequestModel):
     """`rate` starts a second over all instances, at most `burst` at once; of `rate_limit`, by what they cost."""
 
+    model_config = an_example(rate=2.5, burst=10)
+
     rate: Annotated[float, Field(gt=0, le=1_000_000, strict=False)]
+    """How many a second, on average."""
     burst: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How many at once, after a pause."""
 
 
 class SwitchesRequest(RequestModel):
     """An operator's overrides. What is not named stays; null takes one back."""
 
+    model_config = an_example(frozen=True, concurrency=3)
+
     enabled: bool | None = None
+    """False: nothing is taken on, and nothing starts."""
     frozen: bool | None = None
+    """True: nothing starts; what comes is taken on."""
     draining: bool | None = None
+    """True: nothing is taken on; what is there is worked off."""
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_pending: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     rate_limit: RateLimitModel | None = None
+    """How many may start in a second."""
     start_limit: RateLimitModel | None = None
+    """The same, by what they cost."""
 
 
 class CountsModel(AnswerModel):
     """How many tasks are in each state, and running totals."""
 
+    model_config = an_example(
+        completed=117, created_total=132, coalesced_total=410, succeeded_total=117, errored_total=3
+    )
+
     pending: int
     running: int
     paused: int
     completed: int
+    """How many have ended well."""
     failed: int
+    """Dead letters: how many have ended failed."""
     cancelled: int
+    """How many were ended by somebody."""
     created_total: int
+    """How many were ever made."""
     coalesced_total: int
+    """How many activities ever joined a task that was there."""
     succeeded_total: int
+    """How many runs ever succeeded."""
     errored_total: int
+    """How many runs ever failed."""
     lost_total: int
+    """How many runs ever ended with their process."""
 
 
 class TypeModel(AnswerModel):
     """A task type: what is configured, what an operator has overridden, what counts, and who runs it."""
 
+    model_config = an_example(
+        name="memory_compression",
+        trigger="30m after activity",
+        enabled=True,
+        accepts=True,
+        runs=True,
+        config={"concurrency": 4},
+        overrides={"concurrency": 3},
+        effective={"concurrency": 3},
+        instances=["app-1:4711:9c2f"],
+    )
+
     name: str
+    """The task type."""
     description: str
     trigger_mode: str
     trigger: str
+    """What makes a task of it due, in words."""
     enabled: bool
+    """Whether it is on."""
     accepts: bool
+    """Whether new tasks are taken on."""
     runs: bool
+    """Whether tasks are started."""
     config: dict[str, Json]
+    """What is configured, setting by setting."""
     overrides: dict[str, Json]
+    """What an operator has set instead, until they take it back."""
     effective: dict[str, Json]
+    """What counts: the configuration with the overrides."""
     counts: CountsModel
+    """How many tasks there are, and were."""
     instances: list[str]
     """The instances that have a handler for it."""
 

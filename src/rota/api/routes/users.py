@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from rota.access import Role
 from rota.api.auth import Acting, Viewing
-from rota.api.models import AnswerModel, Moment
+from rota.api.models import AnswerModel, Moment, an_example
 from rota.api.paths import UserInPath
 from rota.api.problems import Refused
 from rota.api.routing import routes_for
@@ -28,34 +28,48 @@ __all__ = ["exported", "router"]
 router: Final[APIRouter] = routes_for(Role.ADMIN, tag="users")
 
 NDJSON: Final = "application/x-ndjson"
+LINE: Final = '{"kind":"task","task_type":"memory_compression","key":"u1:phone:default","task":null,"past":{}}\n'
 Known = Snapshot | RunRecord | Mapping[str, object]
 
 
 class ErasureModel(AnswerModel):
     """The removal of what is known of a user."""
 
+    model_config = an_example(asked_at="2026-11-19T08:30:00Z", tasks=2, runs=120, running=0)
+
     user_id: str
     asked_at: Moment
+    """When it was asked for."""
     tasks: int
+    """How many tasks are gone."""
     runs: int
+    """How many records of runs are gone."""
     running: int
+    """How many runs still have to end."""
     done_at: Moment | None
+    """When everything was gone; null: it is not yet."""
 
 
 class ErasedModel(ErasureModel):
     """The same, and how much of what each part kept is gone, by what it is called: that goes at once."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow") | an_example(contexts=40)
     __pydantic_extra__: dict[str, int]  # pyright: ignore[reportIncompatibleVariableOverride]  # as pydantic has it
 
     contexts: int
+    """How many memories are gone."""
 
 
 @router.get(
     "/users/{user_id}/export",
     operation_id="export_user",
     response_class=StreamingResponse,
-    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
+    responses={
+        200: {
+            "content": {NDJSON: {"schema": {"type": "string"}, "example": LINE}},
+            "description": "One JSON object a line.",
+        }
+    },
 )
 async def export_user(operator: Acting, user_id: UserInPath) -> StreamingResponse:
     """All that is known of a user: tasks, what is remembered of them, runs, and their memory."""

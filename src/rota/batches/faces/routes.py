@@ -13,7 +13,7 @@ from rota.access import Role
 from rota.api.auth import Calling, Viewing, is_still_welcome
 from rota.api.filters import IdFilter, TypeFilter
 from rota.api.live import ALIVE, RETRY_MS
-from rota.api.models import PageModel
+from rota.api.models import NO_NUL, PageModel
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import key_of
 from rota.api.routes.live import EventStream
@@ -21,6 +21,7 @@ from rota.api.routing import routes_for
 from rota.batches.batch import Batch, BatchStatus, UnknownBatch
 from rota.batches.faces.models import (
     EVENT,
+    EXAMPLE,
     BatchItemModel,
     BatchModel,
     BatchSubtasksModel,
@@ -74,7 +75,9 @@ async def list_batches(
     batches: Known,
     status: BatchStatus | None = None,
     type: TypeFilter = None,  # noqa: A002 - the word of requests
-    session_id: IdFilter = None,
+    session_id: Annotated[
+        str | None, Query(min_length=1, max_length=255, pattern=NO_NUL, description="Only those of this session.")
+    ] = None,
     user_id: IdFilter = None,
     owner: IdFilter = None,
     cursor: Cursor = None,
@@ -107,7 +110,10 @@ async def list_batch_subtasks(batches: Known, id: IdInPath) -> dict[str, Any]:  
 async def list_batch_items(
     batches: Known,
     id: IdInPath,  # noqa: A002 - the word of the address
-    outcome: Literal["kept", "duplicate", "invalid", "all"] = "kept",
+    outcome: Annotated[
+        Literal["kept", "duplicate", "invalid", "all"],
+        Query(description="Those that are kept, or were dropped, or all."),
+    ] = "kept",
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> dict[str, Any]:
@@ -125,7 +131,7 @@ async def list_batch_items(
     response_class=Response,
     responses={
         200: {
-            "content": {"text/event-stream": {"schema": EVENT}},
+            "content": {"text/event-stream": {"schema": EVENT, "example": EXAMPLE}},
             "description": "What is told about the batch, numbered without a hole, until its end.",
         },
         204: {"description": "It is over, and its last event is the one that came with the request."},

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from rota.access import Role
 from rota.api.auth import Calling, Viewing
 from rota.api.filters import IdFilter
-from rota.api.models import AnswerModel, Duration, Json, Moment, PageModel, RequestModel, Text, When
+from rota.api.models import NO_NUL, AnswerModel, Duration, Json, Moment, PageModel, RequestModel, Text, When, an_example
 from rota.api.paging import Cursor, Limit, page_shape
 from rota.api.paths import key_of
 from rota.api.routing import routes_for
@@ -29,7 +29,20 @@ __all__ = ["acting", "reading"]
 reading: Final[APIRouter] = routes_for(Role.VIEWER, tag="events")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="events")
 
-TopicFilter = Annotated[str | None, Query(pattern="^[A-Za-z0-9._-]{1,200}$")]
+TopicFilter = Annotated[
+    str | None,
+    Query(pattern="^[A-Za-z0-9._-]{1,200}$", description="Only those of this topic.", examples=["shop.order"]),
+]
+TypeFilter = Annotated[
+    str | None,
+    Query(min_length=1, max_length=255, pattern=NO_NUL, description="Only those that say this has happened."),
+]
+AggregateFilter = Annotated[
+    str | None, Query(min_length=1, max_length=255, pattern=NO_NUL, description="Only those about this thing.")
+]
+ConsumerFilter = Annotated[
+    str | None, Query(min_length=1, max_length=255, pattern=NO_NUL, description="Only those of this consumer.")
+]
 IdInPath = Annotated[
     str,
     Path(
@@ -57,70 +70,131 @@ At = Annotated[EventOperator, Depends(operator_of)]
 class EventModel(AnswerModel):
     """An event in the outbox."""
 
+    model_config = an_example(
+        event_id="0199c5e0-7d1b-7c1a-be35-9b5ca80650f6",
+        seq=77,
+        topic="rota.shop.order",
+        key="o1",
+        event_type="Shop.Order.Created",
+        event_version=1,
+        aggregate_type="Order",
+        aggregate_id="o1",
+        status="sent",
+        payload={"total": 12},
+    )
+
     event_id: str
+    """Its id: whoever sees it twice knows it by that."""
     seq: int
+    """Its place in the outbox; later ones have more."""
     topic: str
+    """The topic that it is published to."""
     key: str
+    """Events of one key stay in order."""
     partition: int
+    """The part of the topic that its key belongs to."""
     event_type: str
+    """What has happened, as `Domain.Thing.Happened`."""
     event_version: int
+    """Which shape its payload has."""
     aggregate_type: str
+    """What kind of thing it is about."""
     aggregate_id: str
+    """The thing that it is about."""
     correlation_id: str | None
     causation_id: str | None
+    """The event that led to it."""
     user_id: str | None
     occurred_at: Moment
+    """When it happened."""
     status: Literal["new", "sent", "dead"]
+    """Whether it waits for the bus, is on it, or was refused by it."""
     attempts: int
     error: str | None
+    """What the bus said against it; null if nothing."""
     sent_at: Moment | None
+    """When the bus took or refused it; null: it waits."""
     headers: dict[str, str]
+    """What goes along with it, as text."""
     payload: Json
 
 
 class HandledModel(AnswerModel):
     """What a consumer has made of an event. A dead letter has the message, as the bus had brought it."""
 
+    model_config = an_example(
+        consumer="billing",
+        event_id="0199c5e0-7d1b-7c1a-be35-9b5ca80650f6",
+        topic="rota.shop.order",
+        key="o1",
+        status="done",
+    )
+
     consumer: str
+    """The name of the consumer."""
     event_id: str
+    """The event that came."""
     topic: str
+    """Where it came from."""
     key: str
+    """Events of one key are handled in order."""
     status: Literal["started", "done", "retrying", "dead"]
+    """What has become of it."""
     attempts: int
     crashes: int
     next_at: Moment | None
+    """When it is tried again; null: it is not."""
     error_class: str | None
     error: str | None
     user_id: str | None
     at: Moment
+    """When that was so."""
     seq: int | None = None
+    """Its number among the dead letters."""
     event_type: str | None = None
+    """What has happened, where the message says so."""
     message: Json = None
+    """The message as the bus had brought it."""
 
 
 class EventDetailsModel(AnswerModel):
     """An event, and what each consumer has made of it. `event` is null if it was published elsewhere, or is pruned."""
 
     event: EventModel | None
+    """The event."""
     consumers: list[HandledModel]
+    """What each consumer has made of it."""
 
 
 class NewEvent(RequestModel):
     """An event to be published. What is left out is filled in; an `event_id` of your own makes trying again safe."""
 
+    model_config = an_example(event_type="Shop.Order.Created", aggregate_id="o1", payload={"total": 12})
+
     event_type: Annotated[str, Field(min_length=1, max_length=200, examples=["Shop.Order.Created"])]
+    """What has happened, as `Domain.Thing.Happened`."""
     aggregate_id: Text
+    """The thing that it is about."""
     payload: Json = None
+    """What there is to say about it: any JSON."""
     event_id: Text | None = None
+    """An id of your own; without it one is made."""
     event_version: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Which shape its payload has."""
     aggregate_type: Text | None = None
+    """What kind of thing it is about; without it the type's own word for it."""
     key: Text | None = None
+    """Events of one key stay in order; without it the `aggregate_id`."""
     topic: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,200}$")] | None = None
+    """The topic; without it the one of its type."""
     correlation_id: Text | None = None
     causation_id: Text | None = None
+    """The event that led to it."""
     user_id: Text | None = None
     occurred_at: When | None = None
+    """When it happened; without it: now."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """What goes along with it, as text."""
 
     def event(self) -> Event:
         given = self.model_dump(exclude={"occurred_at"})
@@ -131,22 +205,33 @@ class PublishRequest(RequestModel):
     """Events that are published together, all of them or none."""
 
     events: Annotated[list[NewEvent], Field(min_length=1, max_length=MAX_PUBLISHED)]
+    """The events, at most 1,000."""
 
 
 class PublishedModel(AnswerModel):
     """Their ids, in the order in which they were given. `added` leaves out those that were known already."""
 
+    model_config = an_example(event_ids=["0199c5e0-7d1b-7c1a-be35-9b5ca80650f6"], added=1)
+
     event_ids: list[str]
+    """The ids of the events."""
     added: int
+    """How many were not known yet."""
 
 
 class DeadEventsRequest(RequestModel):
     """Which dead letters: by their events, by a filter, or `all: true`."""
 
+    model_config = an_example(consumer="billing", dry_run=True)
+
     event_ids: Ids | None = None
+    """Just these."""
     consumer: Text | None = None
+    """Only those of this consumer."""
     topic: Text | None = None
+    """Only those of this topic."""
     key: Text | None = None
+    """Only those of this key."""
     user: Text | None = None
     all: bool = False
     dry_run: bool = False
@@ -179,43 +264,77 @@ class ChangedModel(AnswerModel):
 class OutboxModel(AnswerModel):
     """What the outbox holds that is not on the bus."""
 
+    model_config = an_example(waiting=3, oldest_seconds=0.4, bus="kafka")
+
     waiting: int
+    """How many events wait for the bus."""
     oldest_seconds: float
+    """For how long the first of them has waited."""
     refused: int
+    """How many the bus has refused."""
     bus: str
+    """Which bus it is."""
 
 
 class RefusedEventsRequest(RequestModel):
     """Which events that the bus has refused: those named, or `all: true`; to be offered again, or removed."""
 
+    model_config = an_example(all=True)
+
     event_ids: Ids | None = None
+    """Just these."""
     all: bool = False
     purge: bool = False
+    """Remove them instead."""
 
 
 class RetryGroupModel(AnswerModel):
     """The events of one key that wait at a consumer behind the first of them, which has failed."""
 
+    model_config = an_example(
+        consumer="billing",
+        topic="rota.shop.order",
+        key="o1",
+        waiting=3,
+        first_event_id="0199c5e0-7d1b-7c1a-be35-9b5ca80650f6",
+        error="ConnectionError: timed out",
+    )
+
     consumer: str
+    """The name of the consumer."""
     topic: str
+    """The topic that they came from."""
     key: str
+    """The key that they share."""
     waiting: int
+    """How many wait."""
     first_event_id: str
+    """The event that has failed."""
     since_at: Moment
+    """Since when they have waited."""
     attempts: int
     next_at: Moment
+    """When the first is tried again."""
     error: str | None
 
 
 class ConsumerModel(AnswerModel):
     """How a consumer stands. `lag` is null while the bus cannot be asked; `here` says that this process has it."""
 
+    model_config = an_example(consumer="billing", here=True, topics=["rota.shop.order"], lag={"rota.shop.order": 0})
+
     consumer: str
+    """Its name."""
     here: bool
+    """Whether this process has it."""
     topics: list[str]
+    """The topics that it reads."""
     lag: dict[str, int] | None
+    """How many events it has still to read, by topic; null while the bus cannot be asked."""
     retrying: int
+    """How many events it tries again."""
     dead: int
+    """How many it has given up."""
 
 
 class ConsumersModel(AnswerModel):
@@ -223,44 +342,79 @@ class ConsumersModel(AnswerModel):
 
     items: list[ConsumerModel]
     retries: list[RetryGroupModel]
+    """The keys that wait, the longest first."""
 
 
 class ReplayRequest(RequestModel):
     """Have a consumer read again: what was published since a moment (`since`), or in the last while (`last`)."""
 
+    model_config = an_example(consumer="billing", last="1h")
+
     consumer: Text
+    """Who is to read again."""
     topics: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = None
+    """What it is to read again; without it everything that it reads."""
     since: When | None = None
+    """From which moment on."""
     last: Duration | None = None
+    """How far back from now."""
 
 
 class ReplayModel(AnswerModel):
     """What is read again."""
 
+    model_config = an_example(consumer="billing", topics=["rota.shop.order"])
+
     consumer: str
+    """Who reads again."""
     topics: list[str]
+    """What is read again."""
     since: Moment
+    """From which moment on."""
 
 
 class HandleModel(AnswerModel):
     """A flow that waits for events, or has waited. Of its callback the kind only."""
 
+    model_config = an_example(
+        id="0199c5e0-8a11-7f5e-8d1c-6f0c0b8f4c11",
+        task_name="orders",
+        expected=["Shop.Order.Created"],
+        expected_count=3,
+        done=1,
+        expires_at="2026-11-19T09:00:00Z",
+    )
+
     id: str
+    """What it is called."""
     correlation_id: str
     flow_run_id: str | None
+    """The flow that waits; null: nobody is called."""
     task_name: str
+    """What is waited for, as the flow calls it."""
     expected: list[str]
+    """The types of events that count."""
     expected_count: int
+    """How many of them are waited for."""
     done: int
+    """How many have come that say that it went well."""
     failed: int
+    """How many have come that say that it did not."""
     status: HandleStatus
+    """Whether it waits, is being resumed, or is over."""
     callback: str | None
+    """How the flow is called: `webhook` or `prefect`; null: it asks."""
     user_id: str | None
     error: str | None
+    """Why the flow could not be called; null if nothing went wrong."""
     attempts: int
+    """How often the flow was called."""
     next_at: Moment | None
+    """When it is called again; null: it is not."""
     expires_at: Moment
+    """When it goes on with what has come by then."""
     resumed_at: Moment | None
+    """When the flow went on; null: it waits."""
     created_at: Moment
 
 
@@ -268,21 +422,32 @@ class HandleDetailsModel(HandleModel):
     """The same with the events that were counted, in the order of their arrival."""
 
     event_ids: list[str]
+    """The events that were counted, in the order in which they came."""
 
 
 class NewHandle(RequestModel):
     """What a flow is going to wait for. Without a callback nobody is called: whoever waits asks."""
 
+    model_config = an_example(
+        correlation_id="order-77", expected=["Shop.Order.Created"], expected_count=3, task_name="orders", timeout="30m"
+    )
+
     correlation_id: Text
     expected: Annotated[list[Text], Field(min_length=1, max_length=100)]
+    """The types of events that count."""
     expected_count: Annotated[int, Field(ge=1, le=1_000_000)]
+    """How many of them to wait for."""
     task_name: Text
+    """What is waited for, as the flow calls it."""
     failed_types: Annotated[list[Text], Field(max_length=100)] = Field(default_factory=list[str])
+    """Those types of events that say that it did not go well."""
     flow_run_id: Text | None = None
+    """The flow that waits, for `prefect`."""
     callback: dict[str, Json] | None = Field(
         default=None, description='{"kind": "webhook", "url": ..., "secret": ...} or {"kind": "prefect"}.'
     )
     timeout: Duration = "1h"
+    """How long to wait at most; then it goes on with what has come."""
     user_id: Text | None = None
 
 
@@ -301,9 +466,9 @@ async def list_events(
     read: Reading,
     status: Literal["new", "sent", "dead"] | None = None,
     topic: TopicFilter = None,
-    event_type: IdFilter = None,
+    event_type: TypeFilter = None,
     correlation_id: IdFilter = None,
-    aggregate_id: IdFilter = None,
+    aggregate_id: AggregateFilter = None,
     key: IdFilter = None,
     user: IdFilter = None,
     cursor: Cursor = None,
@@ -325,7 +490,7 @@ async def list_events(
 @reading.get("/events/dead", operation_id="list_dead_events", response_model=PageModel[HandledModel])
 async def list_dead_events(
     read: Reading,
-    consumer: IdFilter = None,
+    consumer: ConsumerFilter = None,
     topic: TopicFilter = None,
     key: IdFilter = None,
     user: IdFilter = None,
