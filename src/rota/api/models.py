@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """ISO 8601, UTC."""
-Json = Annotated[Any, WithJsonSchema({"description": "Any JSON."})]
+Json = Annotated[Any, WithJsonSchema({})]
+"""Any JSON."""
 NO_NUL = r"^[^\x00]*$"
 """No store keeps a NUL character."""
 Text = Annotated[str, Field(min_length=1, max_length=255, pattern=NO_NUL)]

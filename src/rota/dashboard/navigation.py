@@ -36,6 +36,7 @@ PAGES: Final[tuple[MenuEntry, ...]] = (
     MenuEntry("audit", "/audit", "Audit log", "l", Role.OPERATOR, "System"),
     MenuEntry("users", "/users", "Users", "u", Role.ADMIN, "System"),
     MenuEntry("tokens", "/tokens", "Tokens", "k", Role.ADMIN, "System"),
+    MenuEntry("docs", "/docs", "API", "p", Role.VIEWER, "System"),
     MenuEntry("help", "/help", "Help", "h", Role.VIEWER, "System"),
 )
 

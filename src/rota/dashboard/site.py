@@ -21,6 +21,7 @@ from rota.dashboard.act import ACTS
 from rota.dashboard.forms import form_of
 from rota.dashboard.pages import (
     dead_letters,
+    docs,
     failures,
     overview,
     run,
@@ -55,6 +56,9 @@ PAGES: Final[tuple[tuple[str, Show, Role], ...]] = (
     ("/audit", system.audit, Role.OPERATOR),
     ("/users", system.users, Role.ADMIN),
     ("/tokens", system.tokens, Role.ADMIN),
+    ("/docs", docs.show, Role.VIEWER),
+    ("/docs/models", docs.models, Role.VIEWER),
+    ("/docs/{tag}", docs.of_tag, Role.VIEWER),
     ("/help", system.help_page, Role.VIEWER),
 )
 

@@ -365,6 +365,15 @@ for (const form of all("form[data-preview]")) {
 
 // --- keys ------------------------------------------------------------------------------------------------------------
 
+// Rows that have every word that is typed; without a script the button asks for them.
+document.addEventListener("input", (event) => {
+  const rows = event.target.dataset?.find;
+  if (!rows) return;
+  const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+  all(rows).forEach((row) => { row.hidden = !words.every((word) => row.dataset.words.includes(word)); });
+  new Set(all(rows).map((row) => row.closest("section"))).forEach((part) => { part.hidden = !part.querySelector("[data-words]:not([hidden])"); });
+});
+
 let pressedG = false;
 const isWriting = (element) => element.matches("input:not([type=checkbox],[type=radio]), textarea, select") || element.isContentEditable;
 
