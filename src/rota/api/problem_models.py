@@ -56,7 +56,7 @@ class ProblemModel(AnswerModel):
     matched: int | None = None
     """With `count_changed`: how many match now."""
     field: str | None = None
-    """The field of a form that cannot be used, where it is one."""
+    """What of the request cannot be used, if it is one thing."""
 
 
 class DescribedProblems(NamedTuple):
@@ -69,7 +69,7 @@ class DescribedProblems(NamedTuple):
 def described_problems() -> DescribedProblems:
     """What the operations refer to."""
     schema = ProblemModel.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas: dict[str, Any] = {**schema.pop("$defs", {}), SCHEMA: schema}
+    schemas: dict[str, Any] = {**schema.pop("$defs", {}), SCHEMA: {**schema, "title": SCHEMA}}
     return DescribedProblems(schemas, {status: _answer(status) for status in _STATUSES})
 
 
