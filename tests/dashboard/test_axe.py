@@ -32,6 +32,9 @@ FORMS = (
     "/tasks?user=nobody",
     "/tasks?type=agent&without=completed",
     "/failures?muted=shown",
+    "/docs?search=nothing",
+    "/docs/tasks",
+    "/docs/models",
     "/no-such-page",
 )
 """What no link of the menu leads to, and what is no picture."""
