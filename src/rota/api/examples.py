@@ -80,6 +80,8 @@ class Examples:
         options: Sequence[Schema] = schema.get("anyOf") or schema.get("oneOf") or ()
         if options:
             return any(self._fits(value, self._resolved(option)) for option in options)
+        if "properties" in schema:
+            return False  # a model of its own, whatever it is called
         if "const" in schema or "enum" in schema:
             return value in (schema["enum"] if "enum" in schema else [schema["const"]])
         kind = schema.get("type")

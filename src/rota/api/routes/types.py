@@ -133,17 +133,26 @@ class TypeModel(AnswerModel):
 class FieldModel(AnswerModel):
     """One value that a handler takes."""
 
+    model_config = an_example(name="days", kind="whole", default=7, says="int")
+
     name: str
+    """What the handler calls it."""
     kind: FieldKind
+    """What it takes."""
     required: bool
+    """Whether it must be given."""
     default: Json
+    """What it is if nothing is given; null where there is no default."""
     choices: list[str | int | bool]
+    """The only values that it takes; empty: any of its kind."""
     says: str
     """The annotation, as the program has it."""
 
 
 class TakesModel(AnswerModel):
     """What a handler takes: whose task it is, and the payload."""
+
+    model_config = an_example(ids=["user_id"])
 
     ids: list[str]
     """Of user_id, device_id and agent_id those that it asks for."""
@@ -157,6 +166,7 @@ class TypeWithTakesModel(TypeModel):
     """A type, and what its handler takes as far as somebody has told."""
 
     takes: TakesModel | None
+    """What its handler takes; null where nobody has told."""
     sources: dict[str, str]
     """Where each setting comes from that is no default, as the last instance has told."""
 
