@@ -91,7 +91,7 @@ def _tell_parameter(parameter: dict[str, Any]) -> None:
 def _tell_fields(schemas: Mapping[str, dict[str, Any]]) -> None:
     """Say what a field's name says, where the field has no words of its own."""
     for schema in schemas.values():
-        if schema.get("title", "").startswith("PageModel["):
+        if "PageModel[" in schema.get("title", ""):
             schema.setdefault("description", PAGE)
         for name, field in schema.get("properties", {}).items():
             if name in WORDS:
