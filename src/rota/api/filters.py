@@ -45,7 +45,7 @@ UntilFilter = Annotated[
         max_length=64,
         pattern=NO_NUL,
         description=f"Before then. {_WHEN}",
-        examples=["2026-11-01T09:00:00Z"],
+        examples=["2099-11-01T09:00:00Z"],
     ),
 ]
 TaskSortChoice = Annotated[
