@@ -212,6 +212,12 @@ async def an_ended_batch(stage: Stage) -> Mapping[str, str]:
     return values
 
 
+async def a_silence(stage: Stage) -> Mapping[str, str]:
+    answer = await stage.admin.post("/api/alerts/rules/late/silence", json={"duration": "4h"})
+    assert answer.status_code == 200, answer.text
+    return {}
+
+
 CALLS: Final[Mapping[str, Call]] = {
     "check_alive": Call("GET", "/healthz"),
     "check_ready": Call("GET", "/readyz"),
@@ -298,6 +304,11 @@ CALLS: Final[Mapping[str, Call]] = {
     "revoke_token": Call("DELETE", "/api/tokens/{id}", action="token.revoke", prepare=a_token),
     "list_audit": Call("GET", "/api/audit"),
     "list_alerts": Call("GET", "/api/alerts"),
+    "list_alert_rules": Call("GET", "/api/alerts/rules"),
+    "silence_alert": Call("POST", "/api/alerts/rules/late/silence", {"duration": "4h"}, action="alert.silence"),
+    "unsilence_alert": Call(
+        "POST", "/api/alerts/rules/late/unsilence", {}, 204, action="alert.unsilence", prepare=a_silence
+    ),
     "list_alert_kinds": Call("GET", "/api/alerts/kinds"),
     "list_events": Call("GET", "/api/events?status=new&topic=rota.shop.order", prepare=an_event),
     "get_event": Call("GET", "/api/events/{event_id}", prepare=a_dead_event),

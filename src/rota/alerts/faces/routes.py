@@ -22,7 +22,7 @@ __all__ = ["acting", "router"]
 router: Final[APIRouter] = routes_for(Role.VIEWER, tag="alerts")
 acting: Final[APIRouter] = routes_for(Role.OPERATOR, tag="alerts")
 
-RuleInPath = Annotated[str, Path(description="The name of a rule.", max_length=255, pattern=NO_NUL)]
+RuleInPath = Annotated[str, Path(description="The name of a rule.", max_length=255, pattern=NO_NUL, examples=["late"])]
 Subject = Annotated[
     str,
     Field(
@@ -97,10 +97,14 @@ class SilenceModel(AnswerModel):
     """Who wants silence of a rule, or of one subject of it, until when, and why."""
 
     rule: str
+    """The name of the rule."""
     subject: Annotated[str, Field(description="Empty: all that the rule looks at.")]
     until_at: Moment
+    """When it ends."""
     made_at: Moment
+    """When it was asked for."""
     made_by: str
+    """Who asked for it."""
     reason: str
 
 
@@ -108,19 +112,26 @@ class RuleStateModel(AnswerModel):
     """A rule as it stands over all its subjects."""
 
     rule: str
+    """The name of the rule."""
     kind: str
+    """What it looks at."""
     type: Annotated[str | None, Field(description="The one task type that it is about; null: each.")]
     threshold: str
+    """From which value on it fires."""
     for_ms: Annotated[Millis, Field(description="For how long its condition must hold before it fires.")]
     sinks: list[str]
+    """Who is told."""
     state: Annotated[AlertState | None, Field(description="The worst of its subjects; null: not looked at yet.")]
     since_at: Moment | None
+    """Since when it fires; null: it does not."""
     firing: Annotated[int, Field(description="How many subjects fire.")]
     subject: Annotated[str, Field(description="The one that is nearest to the threshold.")]
     value: Annotated[str, Field(description="How much that is, as it was last measured.")]
     seen_at: Moment | None
     silenced_until: Moment | None
+    """Until when its sinks are told of nothing."""
     silences: list[SilenceModel]
+    """Who wanted silence, and until when."""
 
 
 class RuleStatesModel(AnswerModel):
