@@ -12,7 +12,9 @@ from tests.api.stage import Stage
 
 from rota.agents import AGENT, Caller, agents_of
 from rota.agents.runs.run_store import RunStart, RunStore
+from rota.alerts.silences import Silences
 from rota.batches import batches_of
+from rota.clock import HOUR
 from rota.core.task_type import TaskType
 from rota.database.tables.events import inbox, outbox
 from rota.events import Event, Handles
@@ -213,8 +215,7 @@ async def an_ended_batch(stage: Stage) -> Mapping[str, str]:
 
 
 async def a_silence(stage: Stage) -> Mapping[str, str]:
-    answer = await stage.admin.post("/api/alerts/rules/late/silence", json={"duration": "4h"})
-    assert answer.status_code == 200, answer.text
+    await Silences(await stage.app.database()).add("late", "", 4 * HOUR, "test")
     return {}
 
 

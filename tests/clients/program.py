@@ -11,7 +11,7 @@ import sys
 import rota_client
 from rota_client import AuthenticatedClient
 from rota_client.api.tasks import list_tasks, schedule_task
-from rota_client.models import PageModelTaskModel, Problem, ReceiptModel, TaskRequest
+from rota_client.models import Problem, ReceiptModel, SortedPageModelTaskModel, TaskRequest
 
 
 def main(url: str, token: str) -> None:
@@ -20,7 +20,7 @@ def main(url: str, token: str) -> None:
         listed = list_tasks.sync(client=client, task_type="job")
         refused = schedule_task.sync(client=client, body=TaskRequest(task_type="nothing"))
     assert isinstance(made, ReceiptModel)
-    assert isinstance(listed, PageModelTaskModel)
+    assert isinstance(listed, SortedPageModelTaskModel)
     assert isinstance(refused, Problem)
     said = {
         "made": made.outcome.value,

@@ -112,7 +112,7 @@ async def test_it_works_under_a_prefix_and_only_for_whoever_may_look(chromium: B
         path = await page.locator("#list_runs").get_by_role("link", name="Open").get_attribute("href")
         assert path == "/rota/api/runs"
         opened = await page.request.get(f"{stage.url}/api/runs")
-        assert await opened.json() == {"items": [], "cursor": None}
+        assert (await opened.json())["items"] == []
         async with stage.client(None) as stranger:
             answer = await stranger.get(f"{stage.url}/docs", headers={"Accept": "text/html"})
             assert (answer.status_code, "/login" in answer.headers["Location"]) == (303, True)
