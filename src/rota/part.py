@@ -197,6 +197,8 @@ class Attention(NamedTuple):
     """What it is about: a task type, an instance."""
     value: str = ""
     """How much it is now, in few words."""
+    shown_at: str = ""
+    """The page of what it is about, where there is one."""
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ async def test_all_that_fires_is_one_bar_with_the_values_of_now(chromium: Browse
     await expect(bar).to_contain_text("2 tasks of mail have failed")
     await expect(bar.locator("li").first).to_be_visible()
     assert await bar.locator("dt").all_inner_texts() == ["letters"], "those of one rule stand together"
+    about_mail = bar.get_by_role("link", name="2 tasks of mail have failed")
+    await expect(about_mail).to_have_attribute("href", "/failures?type=mail")
     for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
         await page.set_viewport_size({"width": width, "height": 900})
         await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")

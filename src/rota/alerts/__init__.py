@@ -22,6 +22,7 @@ _HOMES = {
     "rota.alerts.kinds": (
         "kinds_of",
         "rules_of",
+        "shown_at",
         "shown_kinds",
     ),
 }

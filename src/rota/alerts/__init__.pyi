@@ -5,6 +5,7 @@ from rota.alerts.duty import AlertDuty as AlertDuty
 from rota.alerts.duty import try_sink as try_sink
 from rota.alerts.kinds import kinds_of as kinds_of
 from rota.alerts.kinds import rules_of as rules_of
+from rota.alerts.kinds import shown_at as shown_at
 from rota.alerts.kinds import shown_kinds as shown_kinds
 from rota.alerts.operator import AlertOperator as AlertOperator
 from rota.alerts.operator import rules_as_they_stand as rules_as_they_stand

@@ -10,18 +10,23 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from rota.alerts.reading import Reading, measure
 from rota.alerts.section import ALERTS_SECTION, refuse_kind
 from rota.clock import format_duration
 from rota.config import Config
-from rota.core.alert import BUILT_IN, ENGINE_KINDS, AlertKind, AlertRule, all_kinds
+from rota.core.alert import BUILT_IN, ENGINE_KINDS, AlertKind, AlertRule, EngineKind, all_kinds
 from rota.database import Database
 from rota.errors import InvalidConfig
 from rota.part import AlertContext, Measured, MeasuredKind, Part
 from rota.stores.base import Store
 
-__all__ = ["Look", "kinds_of", "look_at", "rules_of", "shown_kinds"]
+__all__ = ["Look", "kinds_of", "look_at", "rules_of", "shown_at", "shown_kinds"]
+
+_ABOUT_FAILURES = frozenset(
+    {EngineKind.FAILURE_RATE.value, EngineKind.DEAD_LETTERS.value, EngineKind.BREAKER_OPEN.value}
+)
 
 
 def kinds_of(parts: Iterable[Part]) -> dict[str, AlertKind]:
@@ -57,6 +62,13 @@ def rules_of(config: Config, kinds: Mapping[str, AlertKind] = ENGINE_KINDS) -> d
         if rule.kind not in kinds:
             raise InvalidConfig(f"alerts.rules.{name}.kind is {rule.kind!r}. {refuse_kind(rule.kind, kinds)}")
     return {name: kinds[rule.kind].completed(rule) for name, rule in rules.items()}
+
+
+def shown_at(rule: AlertRule | None, subject: str) -> str:
+    """The page of what a rule has found about a type: what failed there, by groups. "" where there is none."""
+    if rule is None or rule.kind not in _ABOUT_FAILURES:
+        return ""
+    return f"/failures?{urlencode({'type': subject})}" if subject else "/failures"
 
 
 class Look(NamedTuple):

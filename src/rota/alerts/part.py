@@ -41,8 +41,19 @@ class AlertsPart(Part):
         return PAGES
 
     async def attention(self) -> Sequence[Attention]:
+        from rota.alerts.kinds import kinds_of, rules_of, shown_at
+
+        rules = rules_of(self.host.config, kinds_of(self.host.parts.values()))
         return [
-            Attention(one.rule, one.summary, one.since_at, "/alerts", one.subject, one.value)
+            Attention(
+                one.rule,
+                one.summary,
+                one.since_at,
+                "/alerts",
+                one.subject,
+                one.value,
+                shown_at(rules.get(one.rule), one.subject),
+            )
             for one in await (await self._alerts()).firing()
             if one.silenced_until is None
         ]

@@ -10,7 +10,7 @@ from typing import Final
 from fastapi.responses import Response
 
 from rota.access import Role
-from rota.alerts import AlertOperator, Alerts, rules_as_they_stand, shown_kinds
+from rota.alerts import AlertOperator, Alerts, kinds_of, rules_as_they_stand, rules_of, shown_at, shown_kinds
 from rota.alerts.rule_states import RuleState
 from rota.api.paths import quote_key
 from rota.clock import parse_duration
@@ -37,8 +37,10 @@ async def show(view: View) -> Page:
     alerts = Alerts(await view.app.database())
     now, past = await alerts.firing(), await alerts.history(PAGE_SIZE, view.given("cursor"))
     rules = await rules_as_they_stand(view.app)
+    known = rules_of(view.app.host.config, kinds_of(view.app.host.parts.values()))
     values = {
         "firing": now,
+        "shown_at": {one: shown_at(known.get(one.rule), one.subject) for one in now},
         "rules": rules,
         "pills": PILLS,
         "actions_of": actions_of,
