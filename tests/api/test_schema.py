@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from tests.api.stage import an_app, serving, staged
@@ -116,6 +116,8 @@ def test_the_api_is_as_it_says(operation: Any, served: Served) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
     def check(case: Any) -> None:
+        # A parameter that is an empty list is not sent: then nothing is wrong with the request.
+        assume([] not in dict(case.query or {}).values())
         case.call_and_validate(
             base_url=f"http://localhost:{served.port}",
             headers={"Authorization": f"Bearer {served.secret}"},

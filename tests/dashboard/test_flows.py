@@ -302,7 +302,7 @@ async def test_colours_zone_and_payloads_are_remembered(chromium: Browser, servi
     await service.app.schedule("parked", {"matter": "of the heart"}, key="private")
     async with signed_in(chromium, service) as seen:
         page = await _open(seen, service.url + "/tasks/parked/private")
-        await expect(page.locator("pre")).to_contain_text("of the heart")
+        await expect(page.get_by_label("Payload", exact=True)).to_contain_text("of the heart")
         light = await page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         async with another_page(page):
             await page.get_by_label("Theme").select_option("dark")

@@ -168,6 +168,8 @@ async def _all_are_seen(chromium: Browser, stage: Stage, path: str, fields: int)
         shown = ""
         while True:
             shown += str(await page.locator("main").text_content())
+            # A long text has two lines, and is whole where the pointer rests.
+            shown += " ".join(await page.locator("main .brief").evaluate_all("all => all.map(one => one.title)"))
             await _unharmed(page)
             assert await page.evaluate(SKELETON, await page.content()) == []
             further = page.locator("a[rel=next]")

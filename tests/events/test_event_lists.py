@@ -102,7 +102,8 @@ def _ids(items: Iterable[dict[str, object]], names: Iterable[str]) -> set[str]:
 @pytest.mark.parametrize("columns", [80, 100, 140])
 @pytest.mark.parametrize("command", LISTS)
 def test_a_list_is_no_wider_than_its_terminal(see: See, command: str, columns: int) -> None:
-    widths = {line: cell_len(line) for line in see(command, columns).lines}
+    """But for a key that is longer than a line: it stands by itself, and whoever copies it has it whole."""
+    widths = {line: cell_len(line) for line in see(command, columns).lines if line.strip() != KEYS[1]}
     assert {line: width for line, width in widths.items() if width > columns} == {}
     assert max(widths.values()) > 20
 

@@ -54,7 +54,7 @@ ConsumerOption = Annotated[str | None, typer.Option("--consumer", metavar="NAME"
 AllOption = Annotated[bool, typer.Option("--all", help="Every one of them.")]
 
 _EVENTS: Final = (
-    Column("TYPE", "event_type", is_id=True),
+    Column("TYPE", "event_type"),
     Column("STATUS", "status"),
     Column("OCCURRED", "occurred_at"),
     Column("ERROR", "error", gives_way=True),
@@ -85,7 +85,7 @@ _CONSUMERS: Final = (
     Column("DEAD", "dead"),
 )
 _HANDLES: Final = (
-    Column("TASK", "task_name", is_id=True),
+    Column("TASK", "task_name"),
     Column("STATUS", "status"),
     Column("DONE", "progress"),
     Column("EXPIRES", "expires_at"),
