@@ -116,8 +116,10 @@ def test_the_api_is_as_it_says(operation: Any, served: Served) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
     def check(case: Any) -> None:
-        # A parameter that is an empty list is not sent: then nothing is wrong with the request.
-        assume([] not in dict(case.query or {}).values())
+        # A list in an address is sent as its values, one by one, and an empty one not at all: what is wrong with the
+        # request is gone on the way.
+        is_wrong = case.meta.generation.mode is GenerationMode.NEGATIVE
+        assume(not (is_wrong and any(isinstance(value, list) for value in dict(case.query or {}).values())))
         case.call_and_validate(
             base_url=f"http://localhost:{served.port}",
             headers={"Authorization": f"Bearer {served.secret}"},
