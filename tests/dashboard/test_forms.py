@@ -82,7 +82,7 @@ MISTAKES = (
     mistake("/users?user=u1", "/act/user/erase", "confirmation", {"user": "u1"}, confirmation="u2"),
     mistake("/failures/flaky/{failure}", "/act/failure/mute", "for", {"type": "flaky", "failure": "{failure}"},
             **{"for": "ages"}),
-    mistake("/alerts", "/act/alert/silence", "for", rule="dead_letters", subject="flaky", reason="known",
+    mistake("/alerts", "/act/alert/silence", "for", None, rule="dead_letters", subject="flaky", reason="known",
             **{"for": "ages"}),
     mistake("/batches", "/act/batch/start", "count", type="location_name", count="9999999", style="norse",
             priority="5"),
